@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESSERA_TESSERA_H
+#define TESSERA_TESSERA_H
+/*
+ * libtessera: one file system, as daemons and tools see it. The FUSE daemon and the `tessera`
+ * command are thin users of this header; so may a preload library or an MPI tool be.
+ *
+ * Every call returns 0 or a negative error (tess_strerror(), tess_errno()). Where a call takes
+ * `why`, it is a caller's buffer of TESS_WHY bytes that gets one line for the user on failure.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <tessera/types.h>
+
+#define TESS_WHY 512
+
+struct tess;		/* an open file system */
+struct fs;
+
+const char *tess_version(void);
+int         tess_errno(int err);	/* negative error → positive errno */
+const char *tess_strerror(int err);
+
+/* ---- making one ---- */
+struct tess_mkfs {
+	const char        *dir;			/* made if absent; must be empty */
+	const char *const *targets;		/* URIs; ntargets 0: one kv target inside dir */
+	unsigned           ntargets;
+	const char        *cls;			/* NULL: "S1" */
+	const char        *mapper;		/* NULL: "write-optimized" */
+	uint64_t           segment_size;	/* 0: 4 MiB */
+	const char        *label;		/* NULL: none */
+};
+int tess_mkfs(const struct tess_mkfs *conf, char *why);
+
+/* ---- opening one ---- */
+enum tess_open_mode {
+	TESS_LOOK,	/* namespace only, read-only, no session: layout, df, whose, fsck without repair */
+	TESS_WORK,	/* writes namespace and targets, registers a session: gc, repair */
+	TESS_MOUNT,	/* everything: data path and background work */
+};
+struct tess_conf {		/* the mount options; rows in tess_mount_opts() */
+	bool     readonly;
+	uint64_t cache_size, staging_size;
+	char    *staging;	/* directory; NULL: FS/staging */
+	int      fsync_how;	/* 0 auto, 1 local, 2 target */
+	uint64_t commit_interval, seal_idle;	/* ns */
+	uint64_t readahead;
+	bool     atime;
+	char    *log;
+	char    *faults;
+	char    *boot_id;	/* tests */
+	/* used by the FUSE adaptor only */
+	bool     allow_other, allow_root, default_permissions, foreground, debug_fuse;
+	uint64_t threads, max_write;
+	char    *generic;	/* unused; generic options are accepted and dropped */
+};
+struct tess_opt;
+const struct tess_opt *tess_mount_opts(void);
+int  tess_open(struct tess **ret, const char *dir, enum tess_open_mode mode, const struct tess_conf *conf, const char *mountpoint, char *why);
+/* Returns when everything is durable, or the first error with `why` naming what is not. Always closes. */
+int  tess_close(struct tess *t, char *why);
+struct fs *tess_fs(struct tess *t);		/* TESS_MOUNT only */
+int  tess_sync(struct tess *t);			/* all open files published, staged segments on targets, checkpoint */
+
+/* ---- looking: also while mounted elsewhere on this host ---- */
+/* PATH on a mounted Tessera, or a path below a mount; fills the FS directory and inode. -ENOTSUP when it is not on a Tessera mount. */
+int tess_locate(const char *path, char *ret_dir, size_t cap, uint64_t *ret_ino, char *why);
+int tess_resolve(struct tess *t, const char *path, uint64_t *ret_ino);	/* path from the root of the file system */
+
+enum tess_layout_format { TESS_LAYOUT_TABLE, TESS_LAYOUT_JSON };
+int tess_layout(struct tess *t, uint64_t ino, const char *path, enum tess_layout_format how, FILE *out, char *why);
+int tess_setlayout(struct tess *t, uint64_t ino, const char *spec, char *why);	/* "class=S2,segment=4M,mapper=balanced" */
+/* object → file ranges. fn per range, until non-zero. */
+struct tess_owner {
+	uint64_t   ino;
+	const char *path;
+	uint64_t   offset, length, object_offset;
+};
+int tess_whose(struct tess *t, unsigned target, const char *object, int (*fn)(void *arg, const struct tess_owner *), void *arg, char *why);
+int tess_df(struct tess *t, bool json, FILE *out, char *why);
+
+struct tess_fsck {
+	bool repair, verify, json;	/* verify: read every object too */
+	FILE *out;
+	uint64_t inodes, extents, segments, objects, findings, repaired;	/* out */
+};
+int tess_fsck(struct tess *t, struct tess_fsck *f, char *why);	/* 0 also with findings: look at the counts */
+struct tess_gc {
+	bool dry_run, verbose, json;
+	FILE *out;
+	uint64_t objects, bytes, deleted;	/* out */
+};
+int tess_gc(struct tess *t, struct tess_gc *g, char *why);
+int tess_class_list(bool json, FILE *out);
+int tess_mapper_list(bool json, FILE *out);
+
+/* ---- talking to a mounted daemon: a Unix socket in the FS directory, answers without touching the mount ---- */
+/* cmd: "stats", "stats json", "pending", "flush", "errors", "config", "faults SPEC", "log SPEC". *ret: text, owned by the caller. */
+int tess_control(const char *dir, const char *mountpoint, const char *cmd, char **ret, char *why);
+#endif

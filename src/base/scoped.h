@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BASE_SCOPED_H
+#define BASE_SCOPED_H
+/* Locals that clean themselves; the success path ends in `*ret = steal_ptr(x)`. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static inline void scoped_free_(void *p)
+{
+	free(*(void **)p);
+}
+
+static inline void scoped_fd_(const int *fd)
+{
+	if (*fd >= 0) {
+		int e = errno;
+		close(*fd);
+		errno = e;
+	}
+}
+
+static inline void scoped_file_(FILE **f)
+{
+	if (*f)
+		fclose(*f);
+}
+
+#define scoped_free __attribute__((cleanup(scoped_free_)))
+#define scoped_fd   __attribute__((cleanup(scoped_fd_)))
+#define scoped_file __attribute__((cleanup(scoped_file_)))
+/* For a type with a destructor `void f(T *)` that takes NULL: DEFINE_SCOPED(T, f) then scoped(f) T *x = NULL; */
+#define DEFINE_SCOPED(type, fn)                                                                 \
+	static inline void scoped_##fn##_(type **p)                                             \
+	{                                                                                       \
+		if (*p)                                                                         \
+			fn(*p);                                                                 \
+	}
+#define scoped(fn) __attribute__((cleanup(scoped_##fn##_)))
+
+#define steal_ptr(p)                                                                            \
+	__extension__({                                                                         \
+		__typeof__(p) steal_tmp_ = (p);                                                 \
+		(p) = NULL;                                                                     \
+		steal_tmp_;                                                                     \
+	})
+#define steal_fd(fd)                                                                            \
+	__extension__({                                                                         \
+		int steal_tmp_ = (fd);                                                          \
+		(fd) = -1;                                                                      \
+		steal_tmp_;                                                                     \
+	})
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define container_of(p, type, member) ((type *)((char *)(p)-offsetof(type, member)))
+#define MIN(a, b)                                                                               \
+	__extension__({                                                                         \
+		__typeof__(a) min_a_ = (a);                                                     \
+		__typeof__(b) min_b_ = (b);                                                     \
+		min_a_ < min_b_ ? min_a_ : min_b_;                                              \
+	})
+#define MAX(a, b)                                                                               \
+	__extension__({                                                                         \
+		__typeof__(a) max_a_ = (a);                                                     \
+		__typeof__(b) max_b_ = (b);                                                     \
+		max_a_ > max_b_ ? max_a_ : max_b_;                                              \
+	})
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef IO_IO_H
+#define IO_IO_H
+/*
+ * The data path. Bytes written to a file become dirty ranges in memory; a flush plans them into
+ * segments (map), stores those on targets (oclass, store) or appends them to the session's open
+ * segment (staging), and publishes them in one transaction (meta). Reads overlay dirty ranges on
+ * published extents.
+ *
+ * A dirty range is in one of these states, and moves only to the right:
+ *
+ *   state      where its bytes are     a new write over it          a crash now
+ *   MEM        buffer                  changes the bytes in place   loses it
+ *   FROZEN     buffer, being stored    replaces (trims) the range   loses it
+ *   STORED     segment, unpublished    replaces (trims) the range   loses it; gc finds the segment
+ *   (gone)     segment, published      starts a new MEM range       keeps it, see durability
+ *
+ * Published bytes survive a kill at once and a power cut after the next checkpoint: every commit
+ * interval, or the next io_sync_file(IO_DURABLE) of anybody.
+ *
+ * Errors: a failed store or publish leaves the range dirty when it can be tried again (-ENOSPC, timeouts) until
+ * `retry_limit`, and is remembered on the file; io_file_error() reports it once per handle. The old published
+ * content stays readable throughout, nothing that failed is called durable later.
+ *
+ * Locks: io_file.lock (rank LOCK_IO_FILE) guards one file's dirty state; never held over store, meta or staging
+ * I/O. Any thread may call anything; a call blocks only where its comment says so.
+ */
+#include "base/budget.h"
+#include "base/req.h"
+#include "meta/meta.h"
+#include "store/store.h"
+#include <tessera/types.h>
+
+struct io;
+struct io_file;
+
+struct io_target {
+	uint16_t      id;
+	struct store *store;	/* borrowed until io_close() */
+	double        weight;	/* placement weight; 0: draining */
+};
+
+struct io_conf {
+	struct meta   *meta;		/* borrowed */
+	struct budget *budget;		/* borrowed */
+	const struct io_target *targets;/* copied */
+	unsigned       ntargets;
+	const char    *staging_dir;	/* existing directory on a local file system */
+	uint64_t       staging_size;	/* bytes; writers wait when it is full */
+	uint64_t       direct_min;	/* pieces from here on go straight to targets; 0: 256 KiB when all targets are STORE_LOCAL, else the segment size */
+	unsigned       threads;		/* flush workers; 0: 4 */
+	int64_t        idle_seal;	/* ns an open segment may idle before it is sealed; 0: 1 s */
+	int64_t        commit_interval;	/* ns between checkpoints when something was committed; 0: 5 s */
+	bool           fsync_local;	/* fsync returns when staging is synced; else when targets hold the data */
+	uint64_t       readahead;	/* bytes ahead of a sequential reader; 0: 16 MiB, bounded by the budget */
+};
+/* Starts flush workers, sealer, committer, garbage collector; adopts and drains dead sessions' staged segments in the background. */
+int io_open(struct io **ret, const struct io_conf *conf, struct text *why);
+/*
+ * Publishes everything, seals and drains staging when `drain`, checkpoints, collects garbage that may go, stops. Returns the first error
+ * and names what is not durable in `why`; always closes. All io_files are closed before.
+ */
+int io_close(struct io *io, bool drain, struct text *why);
+/* kv_conf.before_sync of the composition root calls this: fdatasyncs staging and store_barrier()s targets that changed. */
+int io_before_sync(struct io *io, uint64_t serial);
+
+/* ---- files ---- */
+
+/* One per open inode, shared by its handles; the fs layer counts them. `attr`: as just read. */
+int  io_file_open(struct io *io, const struct meta_attr *attr, struct io_file **ret);
+/* The last handle is gone: unpublished bytes are published in this call (or discarded when `discard`: the inode is an orphan). */
+void io_file_close(struct io_file *f, bool discard);
+
+/*
+ * Copies `len` bytes in. Blocks for memory (back-pressure, bounded by req's deadline), never for a store.
+ * 0, -EFBIG, -ETIMEDOUT, -ENOMEM; all or nothing.
+ */
+int io_write(struct io_file *f, struct tess_req *req, uint64_t off, const void *p, size_t len);
+
+enum io_sync {
+	IO_PUBLISH,	/* stored and published: other sessions see it, a kill keeps it */
+	IO_DURABLE,	/* and survives a power cut: with fsync_local in synced staging, else on targets; shared with concurrent callers */
+};
+/* Blocks. Publishes all bytes written before the call, with size and times, in one transaction. */
+int io_sync_file(struct io_file *f, struct tess_req *req, enum io_sync how);
+int io_sync_all(struct io *io, struct tess_req *req);	/* every open file, staging sealed, checkpoint: `tessera flush`, umount */
+/* A checkpoint alone: fsyncdir, metadata-only fsync. */
+int io_checkpoint(struct io *io);
+
+/* Cuts or extends. Takes effect for readers of this mount now; published with the next sync, together with what is written after it. */
+int io_truncate(struct io_file *f, struct tess_req *req, uint64_t size, int64_t now);
+/* Hole, size kept; published likewise. */
+int io_punch(struct io_file *f, struct tess_req *req, struct tess_range r, int64_t now);
+/* SEEK_DATA (data) or SEEK_HOLE over dirty and published bytes; -ENXIO. */
+int io_seek(struct io_file *f, uint64_t off, bool data, uint64_t *ret);
+/* Publishes both, then shares extents: no byte moves. dst_attr: after. */
+int io_clone(struct io_file *src, uint64_t src_off, struct io_file *dst, uint64_t dst_off, uint64_t len, struct tess_req *req, int64_t now, struct meta_attr *ret_dst);
+
+/* Lays the unpublished size, mtime, ctime and bytes over `a`. */
+void io_file_stat(struct io_file *f, struct meta_attr *a);
+/* An explicit utimens wins over the pending times of earlier writes. */
+void io_file_times_set(struct io_file *f, bool mtime, bool ctime);
+/* The layout changed (setlayout on an open file): later segments follow it. */
+void io_file_layout_set(struct io_file *f, const struct meta_layout *l);
+bool io_file_dirty(struct io_file *f);
+/* 0, or an error that happened since *seen; updates *seen. New handles start with io_file_error_seq(). */
+int      io_file_error(struct io_file *f, uint32_t *seen);
+uint32_t io_file_error_seq(struct io_file *f);
+
+/* ---- reads ---- */
+
+/* Read-ahead state of one handle: zero it at open; the io layer's. */
+struct io_stream {
+	uint64_t next, stride, ahead;
+	uint32_t run;
+	uint32_t misses;
+};
+
+#define IO_READ_IOVS 64
+struct io_read {
+	struct tess_req  *req;		/* borrowed until released */
+	struct io_file   *file;
+	struct io_stream *stream;	/* borrowed; NULL: no read-ahead */
+	uint64_t          off, len;
+	void            (*done)(struct io_read *);	/* once, any thread, no lock held; maybe before io_read() returns */
+	void             *owner;
+	/* valid from done on: */
+	int               err;
+	uint64_t          n;			/* bytes; short only at the end of the file */
+	struct iovec     *iov;			/* n bytes in total; owned by the read until io_read_release() */
+	unsigned          niov;
+	struct io_read_priv *priv;
+};
+/*
+ * Gathers [off, off + len) as references to dirty buffers, cache, freshly read and verified bytes, and zeros; never
+ * blocks on a remote store (a local store may use this thread). An object that is missing because its segment died
+ * meanwhile makes it look the extents up again; a checksum mismatch is read once more, then -TESS_E_CHECKSUM.
+ */
+void io_read(struct io_read *r);
+void io_read_release(struct io_read *r);
+/* Waits; for tools and tests. Returns bytes or negative. */
+ssize_t io_read_sync(struct io_file *f, struct tess_req *req, uint64_t off, void *p, size_t len);
+
+/* ---- whole-file-system work, also used by tools ---- */
+
+struct io_gc {
+	bool     dry_run;
+	uint64_t garbage_objects, garbage_bytes;	/* known dead: in the garbage list */
+	uint64_t orphan_objects, orphan_bytes;		/* on targets, of dead sessions, in no record */
+	uint64_t staging_files;				/* of dead sessions, in no record */
+	uint64_t kept;					/* not ours to judge: live sessions, foreign names */
+	uint64_t deleted;
+	void   (*fn)(void *arg, const char *what, const char *name, uint64_t bytes);	/* optional: each */
+	void    *arg;
+};
+/* Aborts on any listing or metadata error, deletes nothing that it cannot prove dead. */
+int io_gc(struct io *io, struct io_gc *gc);
+/* Reads every shard of a segment back and verifies it: fsck --verify, scrub. */
+int io_verify_segment(struct io *io, const struct meta_segment *seg, struct text *why);
+/* "Is it safe to power off?": unpublished bytes, staged bytes not on targets, commits not checkpointed. */
+struct io_pending {
+	uint64_t dirty_bytes, dirty_files, staged_bytes, staged_segments, uncheckpointed;
+};
+void io_pending(struct io *io, struct io_pending *ret);
+void io_to_text(struct io *io, struct text *out);
+#endif
