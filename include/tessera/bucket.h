@@ -19,7 +19,7 @@
 struct tess_bucket_walk {
 	const struct tess_range *dirty;
 	unsigned n, i;		/* dirty[i] is the first that ends after the current place */
-	struct tess_range fill;	/* published bytes seen and not yet added: joins those of touching extents */
+	struct tess_range fill;	/* published, not yet added: touching extents join */
 };
 
 static inline int tess_bucket_put_fill(struct tess_bucket_walk *w, struct tess_plan *p)
@@ -84,8 +84,7 @@ static inline int tess_bucket_put_extent(struct tess_bucket_walk *w, uint64_t fr
 }
 
 /*
- * Plans what [b.off, b.off + b.len) will hold, ascending, into the current segment. Adds nothing when
- * the bucket is all hole.
+ * Plans what b will hold, ascending, into the current segment. Adds nothing when b is all hole.
  */
 static inline int tess_bucket_plan(const struct tess_map_view *v, struct tess_range b,
 				   struct tess_bucket_walk *w, struct tess_plan *p)

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MAP_MAP_H
 #define MAP_MAP_H
-/* The host of mappers: registry, plan builder, plan check. Pure; cost per piece is the mapper's plus O(log pieces). */
+/*
+ * The host of mappers: registry, plan builder, plan check. Pure. A piece costs what the mapper takes
+ * for it plus O(log pieces).
+ */
 #include <tessera/mapper.h>
 
 struct text;
@@ -24,7 +27,7 @@ struct tess_plan {
 	struct tess_plan_piece   *pieces;	/* owned */
 	unsigned nsegs, npieces, cap_segs, cap_pieces;
 	uint64_t segment_size;			/* limit, set by map_plan_write() */
-	int err;				/* first failed builder call: a mapper cannot ignore it */
+	int err;				/* first failed builder call: cannot be ignored */
 };
 void plan_done(struct tess_plan *p);	/* NULL-safe, zeroes */
 /* A line per segment, "~" before a fill: "segment 0 (12288): 0+4096 ~4096+8192". */

@@ -32,7 +32,7 @@ struct oclass {
 int  oclass_parse(const char *name, struct oclass *ret, struct text *why);
 void oclass_name(const struct oclass *c, char ret[16]);
 int  oclass_from_id(uint16_t id, struct oclass *ret);	/* -TESS_E_CLASS_UNKNOWN */
-/* 0, -TESS_E_CLASS_LATER (scheme not built yet) or -TESS_E_CLASS_TARGETS, with `why` (may be NULL). */
+/* 0, -TESS_E_CLASS_LATER (scheme not built yet) or -TESS_E_CLASS_TARGETS, with `why`. */
 int  oclass_usable(const struct oclass *c, unsigned ntargets, struct text *why);
 /* The named rows that `tessera class list` prints; i from 0; false past the end. */
 bool oclass_row(unsigned i, struct oclass *ret);
@@ -40,8 +40,8 @@ bool oclass_row(unsigned i, struct oclass *ret);
 /* Shards of a segment of this class over ntargets: 1 … TESS_SHARDS_MAX. */
 unsigned oclass_width(const struct oclass *c, unsigned ntargets);
 /*
- * Default cell for a segment size: the largest multiple of 64 KiB (of TESS_BLOCK when there is none)
- * ≤ 1 MiB with which every shard of a full segment holds a whole cell; at least TESS_BLOCK.
+ * Default cell for a segment size: the largest multiple of 64 KiB ≤ 1 MiB (of TESS_BLOCK when there
+ * is none) with which every shard of a full segment holds a whole cell; at least TESS_BLOCK.
  */
 uint32_t oclass_cell(uint64_t segment_size, unsigned width);
 
@@ -53,8 +53,8 @@ struct oclass_geo {
 	uint64_t      len;	/* bytes of the segment */
 };
 /*
- * For a geometry that comes out of a record: 0, -TESS_E_CLASS_LATER or -TESS_E_RECORD. The functions
- * below are defined only for one that passes.
+ * For a geometry that comes out of a record: 0, -TESS_E_CLASS_LATER or -TESS_E_RECORD. The
+ * functions below are defined only for one that passes.
  */
 int      oclass_geo_check(const struct oclass_geo *g);
 uint64_t oclass_shard_len(const struct oclass_geo *g, unsigned shard);
@@ -66,7 +66,7 @@ struct oclass_piece {
 	uint64_t seg_off;
 	uint64_t len;
 };
-/* Walks the pieces of r, cut off at g->len, in segment order: false past the last; *it starts at 0. */
+/* Walks the pieces of r, cut off at g->len, in order; false past the last. *it starts at 0. */
 bool oclass_next(const struct oclass_geo *g, struct tess_range r, uint64_t *it,
 		 struct oclass_piece *ret);
 

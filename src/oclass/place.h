@@ -20,7 +20,7 @@ int place(uint64_t seed, const struct place_target *targets, unsigned ntargets, 
 	  uint16_t *ret);
 
 #define PLACE_NAME_LEN 19	/* "0000000100000000.00" and no NUL */
-/* Object name of a shard: 16 hex digits of the segment id, '.', 2 hex digits of the shard. Reversible, fixed width. */
+/* Object name of a shard: 16 hex digits of the segment id, '.', 2 of the shard. Reversible. */
 void place_name(tess_segid seg, unsigned shard, char ret[PLACE_NAME_LEN + 1]);
 int  place_parse(const char *name, tess_segid *ret_seg, unsigned *ret_shard);	/* -EINVAL */
 #endif
