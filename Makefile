@@ -7,6 +7,7 @@
 #                   different flags live side by side in one source tree.
 # CONFIGURE_ARGS=…  handed to configure; --enable-sanitize=address,undefined or =thread,
 #                   --enable-debug, --enable-werror, CC=clang. Remembered per object directory.
+# V=1               show the commands
 # TESTS=PATTERN     run only the tests whose name contains PATTERN
 #
 # Nothing is listed by hand: src/<layer>/*.c becomes lib<layer>.a, mappers/*.c libmappers.a,
@@ -20,6 +21,7 @@
 BUILD ?= build
 TOP := $(CURDIR)
 SHELL := /bin/sh
+say = $(if $(V),,@echo '  $(1)  $(2)';)
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
@@ -86,7 +88,7 @@ TOOL_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/*.c))
 define archive_rule
 $(BUILD)/lib$(1).a: $(call objs_of,$(1)) $(BUILD)/lib$(1).list
 	@rm -f $$@
-	$$(AR) rcs $$@ $(call objs_of,$(1))
+	$$(call say,AR,$$@)$$(AR) rcs $$@ $(call objs_of,$(1))
 $(BUILD)/lib$(1).list: FORCE
 	@mkdir -p $$(@D); echo '$(call objs_of,$(1))' | cmp -s - $$@ || echo '$(call objs_of,$(1))' >$$@
 endef
@@ -94,14 +96,14 @@ $(foreach a,$(ARCHIVES),$(eval $(call archive_rule,$(a))))
 
 $(BUILD)/libtessera.a: $(foreach a,$(ARCHIVES),$(BUILD)/lib$(a).a)
 	@rm -f $@
-	$(AR) rcs $@ $(ALL_OBJS)
+	$(call say,AR,$@)$(AR) rcs $@ $(ALL_OBJS)
 
 $(BUILD)/%.o: %.c $(BUILD)/config.mk
 	@mkdir -p $(@D)
-	$(COMPILE) -c -o $@ $<
+	$(call say,CC,$@)$(COMPILE) -c -o $@ $<
 
 $(BUILD)/tessera: $(TOOL_OBJS) $(BUILD)/libtessera.a
-	$(if $(TOOL_OBJS),$(LINK) -o $@ $(TOOL_OBJS) $(BUILD)/libtessera.a $(LIBS))
+	$(if $(TOOL_OBJS),$(call say,LD,$@)$(LINK) -o $@ $(TOOL_OBJS) $(BUILD)/libtessera.a $(LIBS))
 
 all: $(BUILD)/libtessera.a $(if $(TOOL_OBJS),$(BUILD)/tessera)
 # The one in the tree is of the default object directory.
@@ -129,7 +131,7 @@ TESTLIB_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/lib/*.c))
 
 $(BUILD)/libtest.a: $(TESTLIB_OBJS)
 	@rm -f $@
-	$(AR) rcs $@ $(TESTLIB_OBJS)
+	$(call say,AR,$@)$(AR) rcs $@ $(TESTLIB_OBJS)
 
 LAYER_TAGS := $(shell grep -m1 -oE 'layer: [a-z]+' tests/*/*.c bench/*.c /dev/null 2>/dev/null | tr -d ' ')
 tag_of = $(patsubst $(1):layer:%,%,$(filter $(1):layer:%,$(LAYER_TAGS)))
@@ -141,7 +143,7 @@ layer_of = $(firstword $(call tag_of,$(1)) $(call home_of,$(1)) fuse)
 define test_rule
 $(BUILD)/$(basename $(1)): $(BUILD)/$(basename $(1)).o $(BUILD)/libtest.a \
 		$(foreach a,$(BELOW_$(call layer_of,$(1))),$(BUILD)/lib$(a).a)
-	$$(LINK) -o $$@ $$< $(BUILD)/libtest.a -Wl,--start-group \
+	$$(call say,LD,$$@)$$(LINK) -o $$@ $$< $(BUILD)/libtest.a -Wl,--start-group \
 		$(foreach a,$(BELOW_$(call layer_of,$(1))),$(BUILD)/lib$(a).a) -Wl,--end-group \
 		$$(CHECK_LIBS) $$(LIBS)
 endef
@@ -149,7 +151,7 @@ $(foreach s,$(patsubst $(BUILD)/%,%.c,$(TEST_PROGS) $(BENCH_PROGS)),$(eval $(cal
 
 $(HPC_PROGS): $(BUILD)/%: %.c $(BUILD)/config.mk
 	@mkdir -p $(@D)
-	$(MPICC) $(LANG_FLAGS) $(WARN) $(WERROR) $(CFLAGS) -o $@ $< -lm
+	$(call say,MPICC,$@)$(MPICC) $(LANG_FLAGS) $(WARN) $(WERROR) $(CFLAGS) -o $@ $< -lm
 
 tests: $(TEST_PROGS) $(HPC_PROGS)
 bench-build: $(BENCH_PROGS)

@@ -18,7 +18,7 @@ uint64_t budget_limit(const struct budget *b);
 uint64_t budget_used(const struct budget *b, enum mem_use use);
 void budget_charge(struct budget *b, enum mem_use use, uint64_t n);	/* never blocks, may pass the limit */
 void budget_credit(struct budget *b, enum mem_use use, uint64_t n);	/* wakes waiters */
-bool budget_over(const struct budget *b, enum mem_use use);		/* dirty > 1/2, io > 1/4, all > limit */
+bool budget_over(const struct budget *b, enum mem_use use);		/* DIRTY: more than 1/2, IO: 1/4, CACHE: all together over the limit */
 /*
  * Waits until MEM_DIRTY is below its share or `deadline`; calls reclaim first, and `kick` (the flusher) on
  * each wait. 0, or -ETIMEDOUT. Called with no lock held.

@@ -6,7 +6,8 @@
  *
  *   spec   := rule[,rule…]        from TESSERA_FAULTS, `fault=` of a target URI, or fault_set()
  *   rule   := point[@N|%P|#N]=action     @N only the Nth hit, #N every Nth, %P each with probability P/100
- *   action := errno name (EIO, ENOSPC, …) | kill (SIGKILL to itself) | delay:TIME
+ *                                        @0 never: the point is only counted (fault_hits)
+ *   action := error name (EIO, ENOSPC, TESS_E_CHECKSUM, …) | kill (SIGKILL to itself) | delay:TIME
  *
  * Points are dotted names by layer: "alloc", "kv.commit", "kv.put", "env.sync", "io.flush.put",
  * "io.flush.commit", "stage.append", "stage.seal", "gc.delete", …; "*" matches any.
@@ -15,7 +16,8 @@
 #include <stdint.h>
 
 /* 0, or the negative error that the armed rule asks for; may not return (kill) or return late (delay). */
-#define fault_point(name) (__builtin_expect(fault_armed, 0) ? fault_hit(name) : 0)
+#define fault_point(name) \
+	(__builtin_expect(__atomic_load_n(&fault_armed, __ATOMIC_RELAXED), 0) ? fault_hit(name) : 0)
 extern int fault_armed;	/* read without order: a stale value only misses one hit */
 int  fault_hit(const char *name);
 int  fault_set(const char *spec);	/* NULL or "" disarms all; -TESS_E_OPT_VALUE when it does not parse */

@@ -11,6 +11,7 @@
  */
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 enum lock_rank {
 	LOCK_NONE = 0,
@@ -36,7 +37,7 @@ enum lock_rank {
 #else
 #define TSA(x)
 #endif
-#define GUARDED_BY(m)  TSA(guarded_by(m))
+#define GUARDED_BY(m)	/* for readers: C compilers cannot yet resolve a sibling member here */
 #define REQUIRES(m)    TSA(requires_capability(m))
 #define ACQUIRE(...)   TSA(acquire_capability(__VA_ARGS__))
 #define RELEASE(...)   TSA(release_capability(__VA_ARGS__))

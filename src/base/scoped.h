@@ -53,16 +53,14 @@ static inline void scoped_file_(FILE **f)
 	})
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define container_of(p, type, member) ((type *)((char *)(p)-offsetof(type, member)))
-#define MIN(a, b)                                                                               \
+/* Each argument is evaluated once; the counter keeps nested uses from shadowing one another. */
+#define MIN(a, b) MINMAX_(a, b, <, __COUNTER__)
+#define MAX(a, b) MINMAX_(a, b, >, __COUNTER__)
+#define MINMAX_(a, b, op, n) MINMAX__(a, b, op, n)
+#define MINMAX__(a, b, op, n)                                                                   \
 	__extension__({                                                                         \
-		__typeof__(a) min_a_ = (a);                                                     \
-		__typeof__(b) min_b_ = (b);                                                     \
-		min_a_ < min_b_ ? min_a_ : min_b_;                                              \
-	})
-#define MAX(a, b)                                                                               \
-	__extension__({                                                                         \
-		__typeof__(a) max_a_ = (a);                                                     \
-		__typeof__(b) max_b_ = (b);                                                     \
-		max_a_ > max_b_ ? max_a_ : max_b_;                                              \
+		__typeof__(a) minmax_a_##n = (a);                                               \
+		__typeof__(b) minmax_b_##n = (b);                                               \
+		minmax_a_##n op minmax_b_##n ? minmax_a_##n : minmax_b_##n;                     \
 	})
 #endif
