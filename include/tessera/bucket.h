@@ -34,7 +34,7 @@ static inline int tess_bucket_put_fill(struct tess_bucket_walk *w, struct tess_p
 static inline int tess_bucket_put_dirty(struct tess_bucket_walk *w, uint64_t from, uint64_t to,
 					struct tess_plan *p)
 {
-	for (; w->i < w->n && w->dirty[w->i].off < to; w->i++) {
+	for (; from < to && w->i < w->n && w->dirty[w->i].off < to; w->i++) {
 		uint64_t off = w->dirty[w->i].off, end = off + w->dirty[w->i].len;
 		int r;
 

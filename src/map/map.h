@@ -2,8 +2,8 @@
 #ifndef MAP_MAP_H
 #define MAP_MAP_H
 /*
- * The host of mappers: registry, plan builder, plan check. Pure. A piece costs what the mapper takes
- * for it plus O(log pieces).
+ * The host of mappers: registry, plan builder, plan check. Pure. A piece costs what the mapper
+ * takes for it plus O(log pieces).
  */
 #include <tessera/mapper.h>
 

@@ -170,23 +170,26 @@ static bool eat_groups(const char **s, unsigned *ret, bool *strict)
 /* The grammar alone: numbers may still be out of their limits. */
 static bool parse_shape(const char *s, struct oclass *ret, bool *strict)
 {
-	struct oclass c = { .data = 1 };
+	struct oclass c = { .data = 1, .groups = 1 };
 	unsigned copies;
 
 	if (eat(&s, "RP_")) {
 		c.scheme = OCLASS_REPLICA;
-		if (!eat_number(&s, &copies, strict) || !eat(&s, "G"))
+		if (!eat_number(&s, &copies, strict))
 			return false;
 		c.parity = MAX(copies, 1u) - 1;
 	} else if (eat(&s, "EC_")) {
 		c.scheme = OCLASS_EC;
 		if (!eat_number(&s, &c.data, strict) || !eat(&s, "P") ||
-		    !eat_number(&s, &c.parity, strict) || !eat(&s, "G"))
+		    !eat_number(&s, &c.parity, strict))
 			return false;
 	} else if (!eat(&s, "S")) {
 		return false;
 	}
-	if (!eat_groups(&s, &c.groups, strict) || *s != '\0')
+	if (*s == '\0')
+		*strict = false;	/* "EC_4P2": one group, as a suggestion */
+	else if ((c.scheme != OCLASS_NONE && !eat(&s, "G")) ||
+		 !eat_groups(&s, &c.groups, strict) || *s != '\0')
 		return false;
 	*ret = c;
 	return true;
@@ -277,10 +280,12 @@ static void nearest_name(const char *name, char ret[NAME_MAX_LEN])
 	}
 	snprintf(head, sizeof(head), "%.*s", (int)sizeof(head) - 1, name);
 	for (unsigned i = 0; nth_shape(i, &c); i++) {
-		for (unsigned g = 0; g <= TESS_SHARDS_MAX / group_width(&c); g++) {
+		unsigned most = TESS_SHARDS_MAX / group_width(&c);
+
+		for (unsigned g = 1; g <= most + 1; g++) {
 			unsigned d;
 
-			c.groups = g;
+			c.groups = g <= most ? g : 0;
 			oclass_name(&c, cand);
 			d = edit_distance(head, cand);
 			if (d < best) {
