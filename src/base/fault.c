@@ -234,7 +234,11 @@ void *mem_zalloc(size_t n)
 
 void *mem_array(size_t n, size_t size)
 {
-	return fault_point("alloc") ? NULL : calloc(n ? n : 1, size ? size : 1);
+	size_t bytes;
+
+	if (__builtin_mul_overflow(n, size, &bytes) || fault_point("alloc"))
+		return NULL;
+	return calloc(1, bytes ? bytes : 1);
 }
 
 void *mem_resize(void *p, size_t n, size_t size)

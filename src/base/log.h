@@ -35,7 +35,7 @@ void log_line(struct log_module *m, enum log_level lv, uint64_t req, const char 
 
 #define log_at(lv, req, ...)                                                                    \
 	do {                                                                                    \
-		if ((lv) <= __atomic_load_n(&log_module_.level, __ATOMIC_RELAXED))                                                  \
+		if ((int)(lv) <= (int)__atomic_load_n(&log_module_.level, __ATOMIC_RELAXED))    \
 			log_line(&log_module_, (lv), (req), __VA_ARGS__);                       \
 	} while (0)
 #define log_err(...)    log_at(LOG_ERR, 0, __VA_ARGS__)
