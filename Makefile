@@ -75,7 +75,7 @@ WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -W
 LANG_FLAGS := -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -pthread
 PRODUCT_FLAGS := $(LANG_FLAGS) -Isrc -Iinclude -include src/base/banned.h $(DEFS) \
 	-DTESS_VERSION='"$(VERSION)"' $(DEP_CFLAGS)
-COMPILE = $(CC) $(PRODUCT_FLAGS) $(CPPFLAGS) $(WARN) $(WERROR) $(CFLAGS) $(SANFLAGS) -MMD -MP
+COMPILE = $(CC) $(PRODUCT_FLAGS) $(TEST_FLAGS) $(CPPFLAGS) $(WARN) $(WERROR) $(CFLAGS) $(SANFLAGS) -MMD -MP
 LINK = $(CC) -pthread $(CFLAGS) $(SANFLAGS) $(LDFLAGS) $(RPATH) -Wl,--as-needed
 LIBS = $(DEP_LIBS) -lm -ldl
 
@@ -98,6 +98,7 @@ $(BUILD)/libtessera.a: $(foreach a,$(ARCHIVES),$(BUILD)/lib$(a).a)
 	@rm -f $@
 	$(call say,AR,$@)$(AR) rcs $@ $(ALL_OBJS)
 
+$(BUILD)/tests/%.o: TEST_FLAGS := -Itests/lib -Itests/unit
 $(BUILD)/%.o: %.c $(BUILD)/config.mk
 	@mkdir -p $(@D)
 	$(call say,CC,$@)$(COMPILE) -c -o $@ $<
@@ -234,6 +235,10 @@ deps:
 	@tests/packages $(PKGS)
 deps-test:
 	@tests/packages $(PKGS_TEST)
+# A libfuse with FUSE over io_uring, for CONFIGURE_ARGS=--with-fuse=$(LIBFUSE_PREFIX).
+LIBFUSE_PREFIX ?= $(TOP)/build-libfuse
+deps-libfuse:
+	tools/deps-libfuse.sh $(LIBFUSE_PREFIX)
 
 demo:
 	@$(MAKE) --no-print-directory deps

@@ -46,7 +46,10 @@ struct env_conf {
 };
 /* `why`, when not NULL, gets one line for the user. */
 int  env_open(struct env **ret, const struct env_conf *conf, struct text *why);
-/* Checkpoints, and marks the environment clean when the last process leaves. 0 or the checkpoint's error; always closes. */
+/*
+ * Checkpoints, and marks the environment clean when the last process leaves. 0 or the checkpoint's
+ * error; always closes.
+ */
 int  env_close(struct env *e);
 MDB_dbi env_db(const struct env *e, unsigned i);	/* i-th of conf.dbs */
 

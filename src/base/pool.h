@@ -14,7 +14,10 @@ struct pool_job {
 	struct list_node link;
 };
 int  pool_new(struct pool **ret, const char *name, unsigned threads, unsigned queue_max);
-/* Blocks while the queue is full, unless called from one of the pool's own workers (which may exceed it). 0 or -TESS_E_STOPPING. */
+/*
+ * Blocks while the queue is full, unless called from one of the pool's own workers (which may
+ * exceed it). 0 or -TESS_E_STOPPING.
+ */
 int  pool_submit(struct pool *p, struct pool_job *job);
 int  pool_try(struct pool *p, struct pool_job *job);	/* -EAGAIN when full */
 void pool_drain(struct pool *p);			/* returns when queue and workers were idle once */

@@ -25,9 +25,10 @@ struct range_set {
 	struct tree tree;	/* nodes owned; adjacent ranges are merged */
 };
 void range_set_done(struct range_set *s);
-int  range_set_add(struct range_set *s, struct tess_range r);		/* 0 or -ENOMEM, set unchanged */
-int  range_set_remove(struct range_set *s, struct tess_range r);	/* may split: 0 or -ENOMEM */
+int  range_set_add(struct range_set *s, struct tess_range r);		/* 0, or -ENOMEM, -EOVERFLOW: unchanged */
+int  range_set_remove(struct range_set *s, struct tess_range r);	/* may split: the same */
 bool range_set_has(const struct range_set *s, struct tess_range r);	/* all of r */
-bool range_set_next(const struct range_set *s, uint64_t from, struct tess_range *ret); /* first range that ends after `from` */
+/* The first range that ends after `from`. */
+bool range_set_next(const struct range_set *s, uint64_t from, struct tess_range *ret);
 uint64_t range_set_bytes(const struct range_set *s);
 #endif

@@ -51,7 +51,9 @@ struct fs_name {
 	size_t      len;	/* checked: 1..255, no '/', not "." or ".." where that is illegal */
 };
 int fs_lookup(struct fs *fs, struct tess_req *req, struct fs_name n, struct meta_attr *ret);
-int fs_mknod(struct fs *fs, struct tess_req *req, struct fs_name n, mode_t mode, dev_t rdev, struct meta_attr *ret);	/* also regular files, directories */
+/* Also regular files and directories. */
+int fs_mknod(struct fs *fs, struct tess_req *req, struct fs_name n, mode_t mode, dev_t rdev,
+	     struct meta_attr *ret);
 int fs_symlink(struct fs *fs, struct tess_req *req, struct fs_name n, const char *target, struct meta_attr *ret);
 int fs_readlink(struct fs *fs, struct tess_req *req, uint64_t ino, char *ret, size_t cap, size_t *ret_len);
 int fs_link(struct fs *fs, struct tess_req *req, uint64_t ino, struct fs_name n, struct meta_attr *ret);

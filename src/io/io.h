@@ -47,7 +47,9 @@ struct io_conf {
 	unsigned       ntargets;
 	const char    *staging_dir;	/* existing directory on a local file system */
 	uint64_t       staging_size;	/* bytes; writers wait when it is full */
-	uint64_t       direct_min;	/* pieces from here on go straight to targets; 0: 256 KiB when all targets are STORE_LOCAL, else the segment size */
+	/* Pieces from here on go straight to targets; 0: 256 KiB when all targets are STORE_LOCAL, else the
+	 * segment size. */
+	uint64_t       direct_min;
 	unsigned       threads;		/* flush workers; 0: 4 */
 	int64_t        idle_seal;	/* ns an open segment may idle before it is sealed; 0: 1 s */
 	int64_t        commit_interval;	/* ns between checkpoints when something was committed; 0: 5 s */

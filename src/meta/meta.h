@@ -46,7 +46,10 @@ struct meta_super {
 };
 /* Writes the super record, the root directory (mode 0755, uid, gid of req) and counters into an empty kv. */
 int meta_format(struct kv *kv, const struct meta_super *super, const struct tess_req *req, int64_t now);
-/* Reads and checks the super record: -TESS_E_FORMAT_MAGIC, -TESS_E_FORMAT_NEWER, -TESS_E_RECORD with `why`. kv stays the caller's until success. */
+/*
+ * Reads and checks the super record: -TESS_E_FORMAT_MAGIC, -TESS_E_FORMAT_NEWER, -TESS_E_RECORD with
+ * `why`. kv stays the caller's until success.
+ */
 int  meta_open(struct meta **ret, struct kv *kv, struct text *why);
 void meta_close(struct meta *m);	/* closes kv; NULL is fine */
 const struct meta_super *meta_super(const struct meta *m);

@@ -8,7 +8,9 @@
 
 static struct trace_counter counters[] = { { .name = "puts" }, { .name = "bytes" } };
 static struct trace_hist hists[] = { { .name = "lat" } };
-static struct trace_group group = { .name = "store.0", .counters = counters, .ncounters = 2, .hists = hists, .nhists = 1 };
+static struct trace_group group = {
+	.name = "store.0", .counters = counters, .ncounters = 2, .hists = hists, .nhists = 1,
+};
 static struct trace_group empty = { .name = "a \"quoted\" one" };
 
 START_TEST(test_a_quantile_bounds_what_was_added)

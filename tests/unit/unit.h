@@ -40,7 +40,7 @@ static inline Suite *unit_suite(const char *name, const TTest *const *tests, siz
 	int main(void)                                                                             \
 	{                                                                                          \
 		const TTest *const unit_tests[] = { __VA_ARGS__ };                                 \
-                                                                                                   \
+												   \
 		return unit_run(unit_suite((name), unit_tests,                                     \
 					   sizeof(unit_tests) / sizeof(unit_tests[0])));           \
 	}

@@ -1,0 +1,28 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Man pages are well-formed, every subcommand has one, every option row is described in one, and every
+# mount option that tessera-mount(8) describes is a row.
+set -u
+bad=0
+say() {
+	echo "$1"
+	bad=1
+}
+pages=$(ls man/*.[1-9] 2>/dev/null)
+[ -n "$pages" ] || { echo 'there are no man pages yet'; exit 77; }
+if command -v mandoc >/dev/null; then
+	# shellcheck disable=SC2086
+	out=$(mandoc -Tlint -Wwarning $pages 2>&1) || true
+	[ -z "$out" ] || say "$out"
+else
+	echo 'mandoc is not here: pages were not linted'
+fi
+# A row begins { "name", TESS_OPT_TYPE in whatever table.
+rows=$(grep -rhoE '\{[[:space:]]*(\.name = )?"[a-z0-9_-]+",[[:space:]]*(\.type = )?TESS_OPT_[A-Z]+' src mappers tools |
+	sed 's/^[^"]*"\([^"]*\)".*/\1/' | sort -u)
+for o in $rows; do
+	# mdoc and man markup may escape the hyphens.
+	# shellcheck disable=SC2086
+	sed 's/\\-/-/g' $pages | grep -qwE -- "$o" || say "option $o is in no man page"
+done
+exit $bad
