@@ -18,12 +18,13 @@
  * Published bytes survive a kill at once and a power cut after the next checkpoint: every commit
  * interval, or the next io_sync_file(IO_DURABLE) of anybody.
  *
- * Errors: a failed store or publish leaves the range dirty when it can be tried again (-ENOSPC, timeouts) until
- * `retry_limit`, and is remembered on the file; io_file_error() reports it once per handle. The old published
- * content stays readable throughout, nothing that failed is called durable later.
+ * Errors: a failed store or publish leaves the range dirty when it can be tried again (-ENOSPC,
+ * timeouts) until `retry_limit`, and is remembered on the file; io_file_error() reports it once per
+ * handle. The old published content stays readable throughout, nothing that failed is called
+ * durable later.
  *
- * Locks: io_file.lock (rank LOCK_IO_FILE) guards one file's dirty state; never held over store, meta or staging
- * I/O. Any thread may call anything; a call blocks only where its comment says so.
+ * Locks: io_file.lock (rank LOCK_IO_FILE) guards one file's dirty state; never held over store,
+ * meta or staging I/O. Any thread may call anything; a call blocks only where its comment says so.
  */
 #include "base/budget.h"
 #include "base/req.h"
@@ -56,21 +57,31 @@ struct io_conf {
 	bool           fsync_local;	/* fsync returns when staging is synced; else when targets hold the data */
 	uint64_t       readahead;	/* bytes ahead of a sequential reader; 0: 16 MiB, bounded by the budget */
 };
-/* Starts flush workers, sealer, committer, garbage collector; adopts and drains dead sessions' staged segments in the background. */
+/*
+ * Starts flush workers, sealer, committer, garbage collector; adopts and drains dead sessions'
+ * staged segments in the background.
+ */
 int io_open(struct io **ret, const struct io_conf *conf, struct text *why);
 /*
- * Publishes everything, seals and drains staging when `drain`, checkpoints, collects garbage that may go, stops. Returns the first error
- * and names what is not durable in `why`; always closes. All io_files are closed before.
+ * Publishes everything, seals and drains staging when `drain`, checkpoints, collects garbage that
+ * may go, stops. Returns the first error and names what is not durable in `why`; always closes. All
+ * io_files are closed before.
  */
 int io_close(struct io *io, bool drain, struct text *why);
-/* kv_conf.before_sync of the composition root calls this: fdatasyncs staging and store_barrier()s targets that changed. */
+/*
+ * kv_conf.before_sync of the composition root calls this: fdatasyncs staging and store_barrier()s
+ * targets that changed.
+ */
 int io_before_sync(struct io *io, uint64_t serial);
 
 /* ---- files ---- */
 
 /* One per open inode, shared by its handles; the fs layer counts them. `attr`: as just read. */
 int  io_file_open(struct io *io, const struct meta_attr *attr, struct io_file **ret);
-/* The last handle is gone: unpublished bytes are published in this call (or discarded when `discard`: the inode is an orphan). */
+/*
+ * The last handle is gone: unpublished bytes are published in this call (or discarded when
+ * `discard`: the inode is an orphan).
+ */
 void io_file_close(struct io_file *f, bool discard);
 
 /*
@@ -81,22 +92,31 @@ int io_write(struct io_file *f, struct tess_req *req, uint64_t off, const void *
 
 enum io_sync {
 	IO_PUBLISH,	/* stored and published: other sessions see it, a kill keeps it */
-	IO_DURABLE,	/* and survives a power cut: with fsync_local in synced staging, else on targets; shared with concurrent callers */
+	/*
+	 * And survives a power cut: with fsync_local in synced staging, else on targets; shared
+	 * with concurrent callers
+	 */
+	IO_DURABLE,
 };
 /* Blocks. Publishes all bytes written before the call, with size and times, in one transaction. */
 int io_sync_file(struct io_file *f, struct tess_req *req, enum io_sync how);
-int io_sync_all(struct io *io, struct tess_req *req);	/* every open file, staging sealed, checkpoint: `tessera flush`, umount */
+/* Every open file, staging sealed, checkpoint: `tessera flush`, umount */
+int io_sync_all(struct io *io, struct tess_req *req);
 /* A checkpoint alone: fsyncdir, metadata-only fsync. */
 int io_checkpoint(struct io *io);
 
-/* Cuts or extends. Takes effect for readers of this mount now; published with the next sync, together with what is written after it. */
+/*
+ * Cuts or extends. Takes effect for readers of this mount now; published with the next sync,
+ * together with what is written after it.
+ */
 int io_truncate(struct io_file *f, struct tess_req *req, uint64_t size, int64_t now);
 /* Hole, size kept; published likewise. */
 int io_punch(struct io_file *f, struct tess_req *req, struct tess_range r, int64_t now);
 /* SEEK_DATA (data) or SEEK_HOLE over dirty and published bytes; -ENXIO. */
 int io_seek(struct io_file *f, uint64_t off, bool data, uint64_t *ret);
 /* Publishes both, then shares extents: no byte moves. dst_attr: after. */
-int io_clone(struct io_file *src, uint64_t src_off, struct io_file *dst, uint64_t dst_off, uint64_t len, struct tess_req *req, int64_t now, struct meta_attr *ret_dst);
+int io_clone(struct io_file *src, uint64_t src_off, struct io_file *dst, uint64_t dst_off,
+	     uint64_t len, struct tess_req *req, int64_t now, struct meta_attr *ret_dst);
 
 /* Lays the unpublished size, mtime, ctime and bytes over `a`. */
 void io_file_stat(struct io_file *f, struct meta_attr *a);
@@ -124,7 +144,8 @@ struct io_read {
 	struct io_file   *file;
 	struct io_stream *stream;	/* borrowed; NULL: no read-ahead */
 	uint64_t          off, len;
-	void            (*done)(struct io_read *);	/* once, any thread, no lock held; maybe before io_read() returns */
+	/* Once, any thread, no lock held; maybe before io_read() returns */
+	void            (*done)(struct io_read *);
 	void             *owner;
 	/* valid from done on: */
 	int               err;
@@ -134,9 +155,10 @@ struct io_read {
 	struct io_read_priv *priv;
 };
 /*
- * Gathers [off, off + len) as references to dirty buffers, cache, freshly read and verified bytes, and zeros; never
- * blocks on a remote store (a local store may use this thread). An object that is missing because its segment died
- * meanwhile makes it look the extents up again; a checksum mismatch is read once more, then -TESS_E_CHECKSUM.
+ * Gathers [off, off + len) as references to dirty buffers, cache, freshly read and verified bytes,
+ * and zeros; never blocks on a remote store (a local store may use this thread). An object that is
+ * missing because its segment died meanwhile makes it look the extents up again; a checksum
+ * mismatch is read once more, then -TESS_E_CHECKSUM.
  */
 void io_read(struct io_read *r);
 void io_read_release(struct io_read *r);
