@@ -182,6 +182,7 @@ need-check:
 # From a fresh clone: first what is missing, then the tests.
 check:
 	@$(MAKE) --no-print-directory deps deps-test
+	@$(MAKE) --no-print-directory -j$$(nproc) all tests
 	@$(MAKE) --no-print-directory check-built
 
 # The tiers that need no mount, again under the sanitizers.
@@ -242,7 +243,7 @@ deps-libfuse:
 
 demo:
 	@$(MAKE) --no-print-directory deps
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory -j$$(nproc) all
 	@BUILD=$(BUILD) tests/demo
 
 help:
