@@ -55,24 +55,41 @@ struct tess_conf {		/* the mount options; rows in tess_mount_opts() */
 	/* used by the FUSE adaptor only */
 	bool     allow_other, allow_root, default_permissions, foreground, debug_fuse;
 	uint64_t threads, max_write;
-	char    *generic;	/* unused; generic options are accepted and dropped */
+	char    *generic;	/* of the options of mount(8) those that the kernel acts on, as given: "nosuid,nodev"; NULL: none */
 };
 struct tess_opt;
 const struct tess_opt *tess_mount_opts(void);
-int  tess_open(struct tess **ret, const char *dir, enum tess_open_mode mode, const struct tess_conf *conf, const char *mountpoint, char *why);
+int  tess_conf_init(struct tess_conf *conf);	/* the defaults */
+void tess_conf_done(struct tess_conf *conf);	/* frees the strings */
+/*
+ * "cache-size=1G,ro,noatime": option rows and what mount(8) and fstab(5) add. The latter are accepted:
+ * kernel flags go to `generic`, the rest is dropped. -TESS_E_OPT_UNKNOWN, -TESS_E_OPT_VALUE.
+ */
+int  tess_conf_parse(struct tess_conf *conf, const char *list, char *why);
+int  tess_open(struct tess **ret, const char *dir, enum tess_open_mode mode,
+	       const struct tess_conf *conf, const char *mountpoint, char *why);
 /* Returns when everything is durable, or the first error with `why` naming what is not. Always closes. */
 int  tess_close(struct tess *t, char *why);
 struct fs *tess_fs(struct tess *t);		/* TESS_MOUNT only */
+const char *tess_dir(const struct tess *t);	/* absolute */
 int  tess_sync(struct tess *t);			/* all open files published, staged segments on targets, checkpoint */
 
 /* ---- looking: also while mounted elsewhere on this host ---- */
 /* PATH on a mounted Tessera, or a path below a mount; fills the FS directory and inode. -ENOTSUP when it is not on a Tessera mount. */
 int tess_locate(const char *path, char *ret_dir, size_t cap, uint64_t *ret_ino, char *why);
+/* More of the same, also for a dead mount (its daemon is gone), which has ino 0. */
+struct tess_where {
+	char     dir[4096], mountpoint[4096];
+	uint64_t ino;
+	bool     dead;
+};
+int tess_where(const char *path, struct tess_where *ret, char *why);
 int tess_resolve(struct tess *t, const char *path, uint64_t *ret_ino);	/* path from the root of the file system */
 
 enum tess_layout_format { TESS_LAYOUT_TABLE, TESS_LAYOUT_JSON };
 int tess_layout(struct tess *t, uint64_t ino, const char *path, enum tess_layout_format how, FILE *out, char *why);
 int tess_setlayout(struct tess *t, uint64_t ino, const char *spec, char *why);	/* "class=S2,segment=4M,mapper=balanced" */
+int tess_checklayout(const char *dir, const char *spec, char *why);	/* would tess_setlayout() take it? */
 /* object → file ranges. fn per range, until non-zero. */
 struct tess_owner {
 	uint64_t   ino;
@@ -98,6 +115,6 @@ int tess_class_list(bool json, FILE *out);
 int tess_mapper_list(bool json, FILE *out);
 
 /* ---- talking to a mounted daemon: a Unix socket in the FS directory, answers without touching the mount ---- */
-/* cmd: "stats", "stats json", "pending", "flush", "errors", "config", "faults SPEC", "log SPEC". *ret: text, owned by the caller. */
+/* mountpoint NULL: any daemon of it; -ENOTCONN when there is none. cmd: "stats", "stats json", "pending", "flush", "errors", "config", "faults SPEC", "log SPEC". *ret: text, owned by the caller. */
 int tess_control(const char *dir, const char *mountpoint, const char *cmd, char **ret, char *why);
 #endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The commands that ask a running daemon: stats and flush. */
+#include "tool.h"
+
+#include "base/scoped.h"
+#include "base/text.h"
+#include <string.h>
+
+struct stats_opts {
+	bool  json, pending, errors, config;
+	char *faults, *log;
+};
+
+#define FLAG(n, f, h) \
+	{ .name = (n), .type = TESS_OPT_BOOL, .at = offsetof(struct stats_opts, f), .help = (h) }
+static const struct tess_opt stats_rows[] = {
+	FLAG("json", json, "for programs"),
+	FLAG("pending", pending, "only what is not durable yet"),
+	FLAG("errors", errors, "only the counters of what went wrong"),
+	FLAG("config", config, "the options the daemon runs with"),
+	{ .name = "log", .type = TESS_OPT_STRING, .at = offsetof(struct stats_opts, log),
+	  .help = "change its log levels: debug, or io=debug,store=debug" },
+	{ .name = "faults", .type = TESS_OPT_STRING, .at = offsetof(struct stats_opts, faults),
+	  .help = "arm its fault points, for tests; an empty value disarms" },
+	{ 0 },
+};
+
+static int stats_ask(struct tool *t, const char *mnt, const char *cmd)
+{
+	scoped_free struct tess_where *w = calloc(1, sizeof(*w));
+	scoped_free char *answer = NULL;
+	bool is_mount;
+	int err;
+
+	if (!w)
+		return tool_fail(t, NULL, "out of memory");
+	is_mount = !tess_where(mnt, w, t->why);
+	if (is_mount && w->dead)
+		return tool_fail(t, mnt, "its daemon is gone");
+	/* The directory of the file system does as well: any of its daemons answers. */
+	err = is_mount ? tess_control(w->dir, w->mountpoint, cmd, &answer, t->why) :
+			 tess_control(mnt, NULL, cmd, &answer, t->why);
+	if (err < 0)
+		return tool_fail(t, NULL, t->why);
+	fputs(answer, stdout);
+	return TOOL_OK;
+}
+
+static int stats_run(struct tool *t)
+{
+	struct stats_opts *o = t->opts;
+	struct text cmd = TEXT_INIT;
+	int code;
+
+	if (o->faults)
+		text_fmt(&cmd, "faults %s", o->faults);
+	else if (o->log)
+		text_fmt(&cmd, "log %s", o->log);
+	else
+		text_fmt(&cmd, "%s%s",
+			 o->pending ? "pending" : o->errors ? "errors" : o->config ? "config" : "stats",
+			 o->json ? " json" : "");
+	code = stats_ask(t, t->argv[0], text_str(&cmd));
+	text_done(&cmd);
+	return code;
+}
+
+const struct tool_cmd cmd_stats = {
+	.name = "stats",
+	.args = "MNT [--json] [--pending | --errors | --config] [--log LEVELS]",
+	.summary = "show what a mounted daemon counts",
+	.opts = stats_rows,
+	.size = sizeof(struct stats_opts),
+	.min = 1,
+	.max = 1,
+	.run = stats_run,
+};
+
+static int flush_run(struct tool *t)
+{
+	return stats_ask(t, t->argv[0], "flush");
+}
+
+const struct tool_cmd cmd_flush = {
+	.name = "flush",
+	.args = "MNT",
+	.summary = "return when everything written so far is on the targets",
+	.min = 1,
+	.max = 1,
+	.run = flush_run,
+};
