@@ -16,6 +16,8 @@
  *    and LIST of any process; it survives a kill. It survives a power cut after barrier(), or at
  *    once where STORE_DURABLE_ON_DONE is set.
  *  - No lock is held by the caller of submit(), cancel(), barrier(), close().
+ *  - From submit() to done() the op belongs to the store: decorators borrow `done` and `owner` on the
+ *    way down and put them back before the submitter sees the op again.
  */
 #include "base/list.h"
 #include "base/req.h"
@@ -99,7 +101,11 @@ struct store_ops {
 	/* `inner`: decorators only; owned by the new store on success. `why` gets one line on failure. */
 	int  (*open)(struct store **ret, const struct store_conf *conf, struct store *inner, struct text *why);
 	void (*submit)(struct store *s, struct store_op *op);
-	void (*cancel)(struct store *s, struct store_op *op);	/* optional: hurry done(); it still comes */
+	/*
+	 * Optional: hurry done(); it still comes, with -ECANCELED where nothing better is known. `op` is only
+	 * compared with the ops held: one that is done already is not looked into.
+	 */
+	void (*cancel)(struct store *s, struct store_op *op);
 	int  (*barrier)(struct store *s, struct tess_req *req);	/* optional: all that done() acknowledged so far is durable */
 	int  (*usage)(struct store *s, struct store_usage *ret);/* never blocks on I/O: cached */
 	/*
@@ -107,6 +113,8 @@ struct store_ops {
 	 */
 	void (*to_text)(const struct store *s, struct text *out);
 	void (*close)(struct store *s);				/* barrier first; all ops are done */
+	/* Optional: own bookkeeping against itself, with nobody writing. One line per defect; their number or negative. */
+	int  (*check)(struct store *s, struct text *out);
 };
 
 /* First member of every store's own struct. */
@@ -125,6 +133,7 @@ int  store_barrier(struct store *s, struct tess_req *req);
 int  store_usage(struct store *s, struct store_usage *ret);
 void store_to_text(const struct store *s, struct text *out);
 void store_close(struct store *s);	/* NULL is fine; closes the decorated ones too */
+int  store_check(struct store *s, struct text *out);	/* number of defects, or negative: for fsck */
 
 /* Submits and waits: tools, tests and background threads; never a FUSE thread on a remote store. */
 int store_do(struct store *s, struct store_op *op);
@@ -136,10 +145,13 @@ int store_del(struct store *s, struct tess_req *req, const char *name);
 /* For a store's own use: sets err and calls done. The op is not the store's any more. */
 void store_op_done(struct store_op *op, int err);
 int  store_key_set(struct tess_key *k, const char *name);	/* -ENAMETOOLONG, -EINVAL */
+const char *store_code_name(enum store_code code);	/* "put" */
+int  store_fault(enum store_code code);	/* passes the fault point "store.put", … : stores, not decorators */
 
 /*
  * Opens a target URI with the decorators its query asks for, innermost first:
- *   fault=SPEC  latency=TIME[&rate=BYTES/s]  limit=N  retry=N[&deadline=TIME]  trace=1
+ *   fault=SPEC  latency=TIME[&rate=BYTES/s]  limit=N  retry=N[&deadline=TIME]  trace=0|1
+ * `trace` is outermost and there unless trace=0: `tessera stats` shows requests and bytes of every target.
  * e.g. "kv:/mnt/nvme/t0?size=100G&latency=20ms". `tier` and `label` are the file system's, not a store's.
  * -TESS_E_URI with `why` naming the part and the legal choices.
  */
@@ -150,6 +162,12 @@ struct store_open_opts {
 	const char *boot_id;
 };
 int store_open_uri(struct store **ret, const char *uri, const struct store_open_opts *opts, struct text *why);
+/* Parses only: nothing is opened or made. 0, -ENOMEM, -TESS_E_URI with `why`. */
+int store_uri_check(const char *uri, struct text *why);
+/* Appends a query value ("tier", "label", …), decoded, to `ret`. 0, -ENOENT when it is not there, or as check. */
+int store_uri_param(const char *uri, const char *name, struct text *ret, struct text *why);
+/* Appends `uri` with a relative PLACE of a local store made absolute: what a file system may remember. */
+int store_uri_absolute(const char *uri, struct text *ret, struct text *why);
 /* Names of the stores built in, space-separated, for messages. */
 void store_names(struct text *out);
 
