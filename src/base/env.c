@@ -14,7 +14,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define ENV_MAP_DEFAULT (UINT64_C(1) << 30)
+#define ENV_MAP_DEFAULT	    (UINT64_C(1) << 30)
 #define ENV_READERS_DEFAULT 1024u
 
 int env_error(int rc)
@@ -55,6 +55,7 @@ static int env_map_set(struct env *e, uint64_t size)
 			(void)sched_yield();
 	(void)mdb_env_info(e->mdb, &info);
 	rc = mdb_env_set_mapsize(e->mdb, size);
+	atomic_fetch_add(&e->maps, 1);
 	/* It unmapped first, so a refused size leaves no map at all: take the old one back. */
 	if (rc && mdb_env_set_mapsize(e->mdb, info.me_mapsize) != 0)
 		rc = MDB_PANIC;
@@ -89,7 +90,8 @@ static struct env_reader *env_reader_take(struct env *e)
 	unsigned n = e->max_readers, from = env_thread();
 	unsigned look = MIN(atomic_load_explicit(&e->nreaders, memory_order_relaxed), n);
 
-	/* Threads start at different places, so the first look is a hit that nobody contends for. */
+	/* Threads start at different places, so the first look is a hit that nobody contends for.
+	 */
 	for (unsigned i = 0; i < n && look > 0; i++) {
 		_Atomic(struct env_reader *) *slot = &e->idle[(from + i) % n];
 
@@ -141,8 +143,8 @@ static void env_index_add(struct env *e, struct env_reader *r)
 static struct env_reader *env_index_find(const struct env *e, const MDB_txn *txn)
 {
 	for (uint64_t i = hash64((uintptr_t)txn);; i++) {
-		struct env_reader *r = atomic_load_explicit(&e->index[i & e->index_mask],
-							    memory_order_acquire);
+		struct env_reader *r =
+			atomic_load_explicit(&e->index[i & e->index_mask], memory_order_acquire);
 
 		if (r->txn == txn)
 			return r;
@@ -259,7 +261,7 @@ static int env_write_once(struct env *e, int (*fn)(void *arg, MDB_txn *txn), voi
 	else
 		err = env_commit_error(e, mdb_txn_commit(txn));
 	pthread_mutex_unlock(&e->writer);
-	if (!err && ret_txnid)
+	if (!err)
 		*ret_txnid = id;
 	return err;
 }
@@ -271,70 +273,54 @@ int env_write(struct env *e, int (*fn)(void *arg, MDB_txn *txn), void *arg, uint
 	if (e->readonly)
 		return -EROFS;
 	for (;;) {
-		uint64_t before = 0;
-		MDB_envinfo info;
+		uint64_t id, maps = atomic_load(&e->maps);
 
-		(void)mdb_env_info(e->mdb, &info);
-		before = info.me_mapsize;
-		err = env_write_once(e, fn, arg, ret_txnid);
+		err = env_write_once(e, fn, arg, &id);
+		if (!err) {
+			env_auto_kick(e, id);
+			if (ret_txnid)
+				*ret_txnid = id;
+		}
 		if (err != -TESS_E_KV_FULL)
 			return err;
 		pthread_mutex_lock(&e->writer);
-		(void)mdb_env_info(e->mdb, &info);
 		/* Another thread may have grown it for all of us. */
-		err = info.me_mapsize > before ? 0 : env_map_double(e);
+		err = atomic_load(&e->maps) != maps ? 0 : env_map_double(e);
 		pthread_mutex_unlock(&e->writer);
 		if (err)
 			return err;
 	}
 }
 
-/* ---- checkpoints, shared by all who ask at once ---- */
-
-int env_checkpoint(struct env *e)
-{
-	uint64_t want;
-	int err;
-
-	if (e->readonly)
-		return 0;
-	scoped_lock(&e->lock);
-	want = e->begun + 1;
-	while (e->running && e->ended < want)
-		cond_wait(&e->cond, &e->lock);
-	/* Whoever is late sees a newer checkpoint's slot only if 64 passed, and then any is as good. */
-	if (e->ended >= want)
-		return e->errs[want % ARRAY_SIZE(e->errs)];
-	e->running = true;
-	want = ++e->begun;
-	lock_drop(&e->lock);
-	err = env_ckpt_run(e);
-	lock_take(&e->lock);
-	e->running = false;
-	e->ended = want;
-	e->errs[want % ARRAY_SIZE(e->errs)] = err;
-	cond_wake_all(&e->cond);
-	return err;
-}
+/* ---- facts ---- */
 
 uint64_t env_durable(const struct env *e)
 {
 	return atomic_load(&e->shared->durable);
 }
 
-uint64_t env_last(const struct env *e)
+/* Inside a read transaction, because both facts are read from the map. */
+uint64_t env_last(struct env *e)
 {
-	MDB_envinfo info;
+	MDB_txn *txn;
+	uint64_t id;
 
-	(void)mdb_env_info(e->mdb, &info);
-	return info.me_last_txnid;
+	if (env_begin_read(e, &txn))
+		return atomic_load(&e->pinned);
+	id = mdb_txn_id(txn);
+	env_end_read(e, txn);
+	return id;
 }
 
-uint64_t env_bytes(const struct env *e)
+uint64_t env_bytes(struct env *e)
 {
 	MDB_envinfo info;
+	MDB_txn *txn;
 
+	if (env_begin_read(e, &txn))
+		return 0;
 	(void)mdb_env_info(e->mdb, &info);
+	env_end_read(e, txn);
 	return ((uint64_t)info.me_last_pgno + 1) * e->psize;
 }
 
@@ -407,7 +393,7 @@ static int env_open_lmdb(struct env *e, const struct env_conf *c)
 	rc = mdb_env_create(&e->mdb);
 	if (!rc)
 		rc = mdb_env_set_maxdbs(e->mdb, ndbs + 1);
-	if (!rc)	/* and two for the pins */
+	if (!rc) /* and two for the pins */
 		rc = mdb_env_set_maxreaders(e->mdb, e->max_readers + 2);
 	if (!rc)
 		rc = mdb_env_set_mapsize(e->mdb, size);
@@ -423,9 +409,9 @@ static int env_open_lmdb(struct env *e, const struct env_conf *c)
 }
 
 struct env_open_dbs {
-	struct env            *e;
+	struct env *e;
 	const struct env_conf *c;
-	unsigned               extra;	/* MDB_CREATE or nothing */
+	unsigned extra; /* MDB_CREATE or nothing */
 };
 
 static int env_open_dbs(void *arg, MDB_txn *txn)
@@ -435,14 +421,15 @@ static int env_open_dbs(void *arg, MDB_txn *txn)
 
 	for (unsigned i = 0; o->c->dbs[i] && !rc; i++)
 		rc = mdb_dbi_open(txn, o->c->dbs[i],
-				  (o->c->db_flags ? o->c->db_flags[i] : 0) | o->extra, &o->e->dbi[i]);
+				  (o->c->db_flags ? o->c->db_flags[i] : 0) | o->extra,
+				  &o->e->dbi[i]);
 	return env_error(rc);
 }
 
 /* Not a recycled transaction: only its commit makes the handles the environment's. */
 static int env_open_dbs_read(struct env *e, const struct env_conf *c)
 {
-	struct env_open_dbs o = { e, c, 0 };
+	struct env_open_dbs o = {e, c, 0};
 	MDB_txn *txn;
 	int err = env_error(mdb_txn_begin(e->mdb, NULL, MDB_RDONLY, &txn));
 
@@ -456,10 +443,11 @@ static int env_open_dbs_read(struct env *e, const struct env_conf *c)
 	return env_error(mdb_txn_commit(txn));
 }
 
-/* The checkpoint comes before the first commit of ours: its pin is what keeps the file restorable. */
+/* The checkpoint comes before the first commit of ours: its pin is what keeps the file restorable.
+ */
 static int env_open_content(struct env *e, const struct env_conf *c)
 {
-	struct env_open_dbs o = { e, c, MDB_CREATE };
+	struct env_open_dbs o = {e, c, MDB_CREATE};
 	int err;
 
 	if (e->readonly)
@@ -506,6 +494,8 @@ static int env_open_files(struct env *e, const struct env_conf *c, struct text *
 		err = env_sync_dir(e);
 	if (!err)
 		err = env_open_content(e, c);
+	if (!err && !e->readonly)
+		err = env_auto_start(e);
 	if (!err)
 		env_guard_settle(e);
 	return err;
@@ -525,6 +515,7 @@ static void env_free(struct env *e)
 	scoped_fd_(&e->synced_fd);
 	scoped_fd_(&e->opened_fd);
 	scoped_fd_(&e->users_fd);
+	cond_done(&e->cond_auto);
 	cond_done(&e->cond);
 	lock_done(&e->lock);
 	pthread_mutex_destroy(&e->writer);
@@ -545,6 +536,7 @@ int env_open(struct env **ret, const struct env_conf *conf, struct text *why)
 		return -ENOMEM;
 	lock_init(&e->lock, LOCK_ENV, "env");
 	cond_init(&e->cond);
+	cond_init(&e->cond_auto);
 	pthread_mutex_init(&e->writer, NULL);
 	err = env_init_conf(e, conf);
 	if (!err)
@@ -561,8 +553,10 @@ int env_open(struct env **ret, const struct env_conf *conf, struct text *why)
 
 int env_close(struct env *e)
 {
-	int err = env_checkpoint(e);
+	int err;
 
+	env_auto_stop(e);
+	err = env_checkpoint(e);
 	/* Nobody holds it and all is synced: what a later boot finds is the checkpoint itself. */
 	if (env_guard_last(e) && !err && !e->readonly)
 		err = env_marker_write(e, true);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints of an environment, and going back to one. */
 #include "base/env_impl.h"
+#include "base/clock.h"
 #include "base/crc.h"
 #include "base/err.h"
 #include "base/fault.h"
+#include "base/log.h"
 #include "base/scoped.h"
 #include "base/text.h"
 #include <endian.h>
@@ -13,10 +15,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+LOG_MODULE("env")
+
 /*
- * What LMDB 0.9 keeps at the head of pages 0 and 1. The library has no header for it, so it is checked
- * field by field against what the library says, each time it is copied; an LMDB with another layout
- * makes checkpoints fail, it does not make them wrong.
+ * What LMDB 0.9 keeps at the head of pages 0 and 1. The library has no header for it, so it is
+ * checked field by field against what the library says, each time it is copied; an LMDB with
+ * another layout makes checkpoints fail, it does not make them wrong.
  */
 struct lmdb_meta_page {
 	uint64_t pgno;
@@ -25,7 +29,7 @@ struct lmdb_meta_page {
 	uint32_t magic, version;
 	uint64_t address, mapsize;
 	struct lmdb_meta_db {
-		uint32_t pad;	/* of the first: the page size */
+		uint32_t pad; /* of the first: the page size */
 		uint16_t flags, depth;
 		uint64_t branch_pages, leaf_pages, overflow_pages, entries, root;
 	} dbs[2];
@@ -37,12 +41,13 @@ _Static_assert(sizeof(struct lmdb_meta_page) == ENV_META_BYTES, "layout of LMDB 
 #define LMDB_MAGIC   0xBEEFC0DEu
 #define LMDB_VERSION 1u
 
-/* A slot of `synced`: host order, as the LMDB file is. It fits a sector, so it is written whole or not. */
+/* A slot of `synced`: host order, as the LMDB file is. It fits a sector, so it is written whole or
+ * not. */
 struct env_slot {
-	char     magic[8];
+	char magic[8];
 	uint32_t version;
-	uint32_t crc;		/* of the rest */
-	uint64_t serial;	/* of the checkpoint: the greater valid slot wins */
+	uint32_t crc;	 /* of the rest */
+	uint64_t serial; /* of the checkpoint: the greater valid slot wins */
 	uint64_t txnid;
 	uint64_t psize;
 	struct lmdb_meta_page meta;
@@ -85,7 +90,7 @@ static bool env_slot_newest(const struct env *e, struct env_slot *ret, unsigned 
 int env_synced_open(struct env *e)
 {
 	scoped_free char *path = mem_printf("%s/synced", e->dir);
-	char zero[2 * ENV_SLOT_BYTES] = { 0 };
+	char zero[2 * ENV_SLOT_BYTES] = {0};
 	struct stat st;
 	struct env_slot s;
 
@@ -127,8 +132,10 @@ int env_synced_restore(struct env *e, struct text *why)
 		if (st.st_size == 0)
 			return 0;
 		if (why)
-			text_fmt(why, "%s was not completely created when the host went down, or its "
-				 "file `synced` is lost", e->dir);
+			text_fmt(why,
+				 "%s was not completely created when the host went down, or its "
+				 "file `synced` is lost",
+				 e->dir);
 		return -TESS_E_KV_CORRUPT;
 	}
 	if (s.psize < 512 || s.psize > 65536 || (uint64_t)st.st_size < 2 * s.psize)
@@ -165,12 +172,12 @@ static int env_ckpt_pin(struct env *e, unsigned at, struct lmdb_meta_page *ret)
 	uint64_t id = mdb_txn_id(w) - 1;
 
 	err = env_error(rc);
-	if (!err && (mdb_txn_id(*pin) != id ||
-		     pread(e->data_fd, ret, sizeof(*ret), (off_t)((id & 1) * e->psize)) !=
-			     (ssize_t)sizeof(*ret) ||
-		     ret->magic != LMDB_MAGIC || ret->version != LMDB_VERSION ||
-		     !(ret->flags & LMDB_P_META) || ret->txnid != id ||
-		     ret->dbs[0].pad != e->psize))
+	if (!err &&
+	    (mdb_txn_id(*pin) != id ||
+	     pread(e->data_fd, ret, sizeof(*ret), (off_t)((id & 1) * e->psize)) !=
+		     (ssize_t)sizeof(*ret) ||
+	     ret->magic != LMDB_MAGIC || ret->version != LMDB_VERSION ||
+	     !(ret->flags & LMDB_P_META) || ret->txnid != id || ret->dbs[0].pad != e->psize))
 		err = -TESS_E_KV_CORRUPT;
 	if (err && !rc)
 		mdb_txn_reset(*pin);
@@ -227,7 +234,7 @@ static int env_ckpt_store(struct env *e, const struct lmdb_meta_page *meta)
 {
 	struct env_slot newest, *s;
 	unsigned at;
-	char page[ENV_SLOT_BYTES] __attribute__((aligned(8))) = { 0 };
+	char page[ENV_SLOT_BYTES] __attribute__((aligned(8))) = {0};
 	int err = fault_point("env.meta");
 
 	if (err)
@@ -282,11 +289,104 @@ int env_ckpt_run(struct env *e)
 
 	if (atomic_load(&e->has_pin) && atomic_load(&e->pinned) == env_last(e))
 		return 0;
-	/* Checkpoints of several processes go one after the other: `synced` only ever moves forward. */
+	/* Checkpoints of several processes go one after the other: `synced` only ever moves
+	 * forward. */
 	while (flock(e->synced_fd, LOCK_EX) < 0)
 		if (errno != EINTR)
 			return -errno;
 	err = env_ckpt_steps(e);
 	(void)flock(e->synced_fd, LOCK_UN);
 	return err;
+}
+
+/* ---- checkpoints, shared by all who ask at once ---- */
+
+int env_checkpoint(struct env *e)
+{
+	uint64_t want;
+	int err;
+
+	if (e->readonly)
+		return 0;
+	scoped_lock(&e->lock);
+	want = e->begun + 1;
+	while (e->running && e->ended < want)
+		cond_wait(&e->cond, &e->lock);
+	/* Whoever is late sees a newer checkpoint's slot only if 64 passed, and then any is as
+	 * good. */
+	if (e->ended >= want)
+		return e->errs[want % ARRAY_SIZE(e->errs)];
+	e->running = true;
+	want = ++e->begun;
+	lock_drop(&e->lock);
+	err = env_ckpt_run(e);
+	lock_take(&e->lock);
+	e->running = false;
+	e->ended = want;
+	e->errs[want % ARRAY_SIZE(e->errs)] = err;
+	cond_wake_all(&e->cond);
+	return err;
+}
+
+/* ---- the thread that keeps the pin young ---- */
+
+/*
+ * While a checkpoint is pinned, each commit takes fresh pages for the ten or so that it changes:
+ * the file and the page cache would grow by some 40 KiB a commit until the owner next asks for a
+ * checkpoint.
+ */
+#define ENV_PIN_COMMITS 2048u
+
+static void *env_auto_run(void *arg)
+{
+	struct env *e = arg;
+
+	(void)pthread_setname_np(pthread_self(), "tess-env");
+	lock_take(&e->lock);
+	while (!e->stopping) {
+		if (!atomic_load(&e->kicked)) {
+			cond_wait(&e->cond_auto, &e->lock);
+			continue;
+		}
+		lock_drop(&e->lock);
+		int err = env_checkpoint(e);
+
+		if (err)
+			log_err("%s: checkpoint failed: %s", e->dir, err_text(err));
+		lock_take(&e->lock);
+		if (err && !e->stopping)
+			(void)cond_wait_until(&e->cond_auto, &e->lock, clock_now() + NS_PER_S);
+		atomic_store(&e->kicked, false);
+	}
+	lock_drop(&e->lock);
+	return NULL;
+}
+
+void env_auto_kick(struct env *e, uint64_t id)
+{
+	if (id - atomic_load(&e->pinned) < ENV_PIN_COMMITS || atomic_load(&e->kicked))
+		return;
+	scoped_lock(&e->lock);
+	atomic_store(&e->kicked, true);
+	cond_wake_one(&e->cond_auto);
+}
+
+int env_auto_start(struct env *e)
+{
+	int err = -pthread_create(&e->thread, NULL, env_auto_run, e);
+
+	e->has_thread = !err;
+	return err;
+}
+
+void env_auto_stop(struct env *e)
+{
+	if (!e->has_thread)
+		return;
+	lock_take(&e->lock);
+	e->stopping = true;
+	cond_wake_all(&e->cond_auto);
+	lock_drop(&e->lock);
+	pthread_join(e->thread, NULL);
+	e->has_thread = false;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who may open an environment: not over a network, one host, one PID namespace; and did the host crash. */
+/* Who may open an environment: not over a network, one host, one PID namespace; and did the host
+ * crash. */
 #include "base/env_impl.h"
 #include "base/crc.h"
 #include "base/err.h"
@@ -16,27 +17,15 @@
 
 /* The kernel's <linux/magic.h> has not all of them. */
 static const struct {
-	uint32_t    type;
+	uint32_t type;
 	const char *name;
 } netfs[] = {
-	{ 0x6969, "nfs" },
-	{ 0x517b, "smb" },
-	{ 0xff534d42, "cifs" },
-	{ 0xfe534d42, "smb2" },
-	{ 0x65735546, "fuse" },
-	{ 0x00c36400, "ceph" },
-	{ 0x0bd00bd0, "lustre" },
-	{ 0x47504653, "gpfs" },
-	{ 0x5346414f, "afs" },
-	{ 0x6b414653, "afs" },
-	{ 0x73757245, "coda" },
-	{ 0x01021997, "9p" },
-	{ 0x564c, "ncp" },
-	{ 0x19830326, "beegfs" },
-	{ 0xaad7aaea, "panfs" },
-	{ 0x20030528, "orangefs" },
-	{ 0xbacbacbc, "vmhgfs" },
-	{ 0x786f4256, "vboxsf" },
+	{0x6969, "nfs"},	  {0x517b, "smb"},	  {0xff534d42, "cifs"},
+	{0xfe534d42, "smb2"},	  {0x65735546, "fuse"},	  {0x00c36400, "ceph"},
+	{0x0bd00bd0, "lustre"},	  {0x47504653, "gpfs"},	  {0x5346414f, "afs"},
+	{0x6b414653, "afs"},	  {0x73757245, "coda"},	  {0x01021997, "9p"},
+	{0x564c, "ncp"},	  {0x19830326, "beegfs"}, {0xaad7aaea, "panfs"},
+	{0x20030528, "orangefs"}, {0xbacbacbc, "vmhgfs"}, {0x786f4256, "vboxsf"},
 };
 
 int env_guard_fs(const char *dir, struct text *why)
@@ -60,8 +49,10 @@ int env_guard_fs(const char *dir, struct text *why)
 		if ((uint32_t)st.f_type != netfs[i].type)
 			continue;
 		if (why)
-			text_fmt(why, "%s is on a network or FUSE file system (%s); metadata needs a "
-				 "local one", dir, netfs[i].name);
+			text_fmt(why,
+				 "%s is on a network or FUSE file system (%s); metadata needs a "
+				 "local one",
+				 dir, netfs[i].name);
 		return -TESS_E_NETFS;
 	}
 	return 0;
@@ -102,16 +93,19 @@ static int env_guard_same(const struct env *e, struct text *why)
 	}
 	if (s->pidns && stat("/proc/self/ns/pid", &st) == 0 && st.st_ino != s->pidns) {
 		if (why)
-			text_fmt(why, "%s is in use in another PID namespace (a container?) of this "
-				 "host; stop it there or use it there", e->dir);
+			text_fmt(why,
+				 "%s is in use in another PID namespace (a container?) of this "
+				 "host; stop it there or use it there",
+				 e->dir);
 		return -TESS_E_OTHER_PIDNS;
 	}
 	return 0;
 }
 
 /*
- * The first opener holds `users` exclusively until it is done; the others wait for it. A record left
- * by processes that are gone is seen with nobody holding the lock, and so is overwritten, not believed.
+ * The first opener holds `users` exclusively until it is done; the others wait for it. A record
+ * left by processes that are gone is seen with nobody holding the lock, and so is overwritten, not
+ * believed.
  */
 int env_guard_enter(struct env *e, bool *ret_alone, struct text *why)
 {
@@ -149,7 +143,8 @@ int env_guard_enter(struct env *e, bool *ret_alone, struct text *why)
 			*ret_alone = false;
 			return 0;
 		}
-		/* Does anybody hold it still? Failing gives up our share, which is what we want then. */
+		/* Does anybody hold it still? Failing gives up our share, which is what we want
+		 * then. */
 		if (flock(e->users_fd, LOCK_EX | LOCK_NB) < 0)
 			return env_guard_same(e, why);
 		(void)flock(e->users_fd, LOCK_UN);
@@ -181,7 +176,7 @@ int env_marker_read(struct env *e, bool *ret_crashed)
 
 	if (n < 0)
 		return -errno;
-	*ret_crashed = n > 0;	/* what cannot be read was being written when the power went */
+	*ret_crashed = n > 0; /* what cannot be read was being written when the power went */
 	if (n == 0)
 		return 0;
 	m[n] = 0;
@@ -198,7 +193,7 @@ int env_marker_read(struct env *e, bool *ret_crashed)
 /* "open" must be on disk before the first commit; a "clean" that gets lost only costs a restore. */
 int env_marker_write(struct env *e, bool clean)
 {
-	char m[MARKER_BYTES] = { 0 }, old[MARKER_BYTES] = { 0 };
+	char m[MARKER_BYTES] = {0}, old[MARKER_BYTES] = {0};
 	int n = snprintf(m, sizeof(m), "env 1\nboot %s\nstate %s\n", e->boot,
 			 clean ? "clean" : "open");
 
