@@ -9,7 +9,7 @@ allowed() {
 	base) echo base ;;
 	store | oclass | map | meta) echo "$1 base" ;;
 	io) echo io store oclass map meta base ;;
-	fs) echo fs io meta base ;;
+	fs) echo fs io oclass map meta base ;; # never store: data goes through io
 	admin) echo admin fs io store oclass map meta base ;;
 	mount) echo mount admin fs io store oclass map meta base ;;
 	fuse) echo fuse mount fs base ;;

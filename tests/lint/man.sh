@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Man pages are well-formed, every subcommand has one, every option row is described in one, and every
-# mount option that tessera-mount(8) describes is a row.
+# Man pages are well-formed; every command has one or is in tessera(8); every option row is described.
 set -u
 bad=0
 say() {
@@ -17,6 +16,9 @@ if command -v mandoc >/dev/null; then
 else
 	echo 'mandoc is not here: pages were not linted'
 fi
+for c in $(sed -n '/^const struct tool_cmd cmd_/,/^};/s/^[[:space:]]*\.name = "\([a-z]*\)".*/\1/p' tools/*.c); do
+	[ -f "man/tessera-$c.8" ] || grep -qw -- "$c" man/tessera.8 || say "command $c has no man page"
+done
 # A row begins { "name", TESS_OPT_TYPE in whatever table.
 rows=$(grep -rhoE '\{[[:space:]]*(\.name = )?"[a-z0-9_-]+",[[:space:]]*(\.type = )?TESS_OPT_[A-Z]+' src mappers tools |
 	sed 's/^[^"]*"\([^"]*\)".*/\1/' | sort -u)
