@@ -55,7 +55,7 @@ struct tess_conf {		/* the mount options; rows in tess_mount_opts() */
 	/* used by the FUSE adaptor only */
 	bool     allow_other, allow_root, default_permissions, foreground, debug_fuse;
 	uint64_t threads, max_write;
-	char    *generic;	/* of the options of mount(8) those that the kernel acts on, as given: "nosuid,nodev"; NULL: none */
+	char    *generic;	/* mount(8)'s options that the kernel acts on: "nosuid,nodev"; or NULL */
 };
 struct tess_opt;
 const struct tess_opt *tess_mount_opts(void);
@@ -75,7 +75,10 @@ const char *tess_dir(const struct tess *t);	/* absolute */
 int  tess_sync(struct tess *t);			/* all open files published, staged segments on targets, checkpoint */
 
 /* ---- looking: also while mounted elsewhere on this host ---- */
-/* PATH on a mounted Tessera, or a path below a mount; fills the FS directory and inode. -ENOTSUP when it is not on a Tessera mount. */
+/*
+ * PATH on a mounted Tessera, or a path below a mount; fills the FS directory and inode. -ENOTSUP
+ * when it is not on a Tessera mount.
+ */
 int tess_locate(const char *path, char *ret_dir, size_t cap, uint64_t *ret_ino, char *why);
 /* More of the same, also for a dead mount (its daemon is gone), which has ino 0. */
 struct tess_where {
@@ -84,11 +87,14 @@ struct tess_where {
 	bool     dead;
 };
 int tess_where(const char *path, struct tess_where *ret, char *why);
-int tess_resolve(struct tess *t, const char *path, uint64_t *ret_ino);	/* path from the root of the file system */
+/* `path` from the root of the file system. */
+int tess_resolve(struct tess *t, const char *path, uint64_t *ret_ino);
 
 enum tess_layout_format { TESS_LAYOUT_TABLE, TESS_LAYOUT_JSON };
-int tess_layout(struct tess *t, uint64_t ino, const char *path, enum tess_layout_format how, FILE *out, char *why);
-int tess_setlayout(struct tess *t, uint64_t ino, const char *spec, char *why);	/* "class=S2,segment=4M,mapper=balanced" */
+int tess_layout(struct tess *t, uint64_t ino, const char *path, enum tess_layout_format how,
+		FILE *out, char *why);
+/* spec: "class=S2,segment=4M,mapper=balanced". */
+int tess_setlayout(struct tess *t, uint64_t ino, const char *spec, char *why);
 int tess_checklayout(const char *dir, const char *spec, char *why);	/* would tess_setlayout() take it? */
 /* object → file ranges. fn per range, until non-zero. */
 struct tess_owner {
@@ -96,7 +102,8 @@ struct tess_owner {
 	const char *path;
 	uint64_t   offset, length, object_offset;
 };
-int tess_whose(struct tess *t, unsigned target, const char *object, int (*fn)(void *arg, const struct tess_owner *), void *arg, char *why);
+int tess_whose(struct tess *t, unsigned target, const char *object,
+	       int (*fn)(void *arg, const struct tess_owner *), void *arg, char *why);
 int tess_df(struct tess *t, bool json, FILE *out, char *why);
 
 struct tess_fsck {
@@ -104,7 +111,8 @@ struct tess_fsck {
 	FILE *out;
 	uint64_t inodes, extents, segments, objects, findings, repaired;	/* out */
 };
-int tess_fsck(struct tess *t, struct tess_fsck *f, char *why);	/* 0 also with findings: look at the counts */
+/* 0 also with findings: look at the counts. */
+int tess_fsck(struct tess *t, struct tess_fsck *f, char *why);
 struct tess_gc {
 	bool dry_run, verbose, json;
 	FILE *out;
@@ -114,7 +122,11 @@ int tess_gc(struct tess *t, struct tess_gc *g, char *why);
 int tess_class_list(bool json, FILE *out);
 int tess_mapper_list(bool json, FILE *out);
 
-/* ---- talking to a mounted daemon: a Unix socket in the FS directory, answers without touching the mount ---- */
-/* mountpoint NULL: any daemon of it; -ENOTCONN when there is none. cmd: "stats", "stats json", "pending", "flush", "errors", "config", "faults SPEC", "log SPEC". *ret: text, owned by the caller. */
+/* ---- talking to a mounted daemon, by a socket in the FS directory: never touches the mount ---- */
+/*
+ * mountpoint NULL: any daemon of it; -ENOTCONN when there is none. cmd: "stats", "stats json",
+ * "pending", "flush", "errors", "config", "faults SPEC", "log SPEC". *ret: text, owned by the
+ * caller.
+ */
 int tess_control(const char *dir, const char *mountpoint, const char *cmd, char **ret, char *why);
 #endif

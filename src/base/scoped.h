@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef BASE_SCOPED_H
 #define BASE_SCOPED_H
-/* Locals that clean themselves; the success path ends in `*ret = steal_ptr(x)`. */
+/*
+ * Locals that clean themselves, which may be all they are for; the success path ends in
+ * `*ret = steal_ptr(x)`.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,9 +30,9 @@ static inline void scoped_file_(FILE **f)
 		fclose(*f);
 }
 
-#define scoped_free __attribute__((cleanup(scoped_free_)))
-#define scoped_fd   __attribute__((cleanup(scoped_fd_)))
-#define scoped_file __attribute__((cleanup(scoped_file_)))
+#define scoped_free __attribute__((cleanup(scoped_free_), unused))
+#define scoped_fd   __attribute__((cleanup(scoped_fd_), unused))
+#define scoped_file __attribute__((cleanup(scoped_file_), unused))
 /* For a type with a destructor `void f(T *)` that takes NULL: DEFINE_SCOPED(T, f) then scoped(f) T *x = NULL; */
 #define DEFINE_SCOPED(type, fn)                                                                 \
 	static inline void scoped_##fn##_(type **p)                                             \
@@ -37,7 +40,7 @@ static inline void scoped_file_(FILE **f)
 		if (*p)                                                                         \
 			fn(*p);                                                                 \
 	}
-#define scoped(fn) __attribute__((cleanup(scoped_##fn##_)))
+#define scoped(fn) __attribute__((cleanup(scoped_##fn##_), unused))
 
 #define steal_ptr(p)                                                                            \
 	__extension__({                                                                         \
