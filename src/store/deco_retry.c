@@ -10,7 +10,9 @@
  * A store that ignores cancel() has to bound its own operations; done() waits for it.
  *
  * What is worth another try is a table, because the other way round (all but ENOENT) repeats
- * a refused credential or a full target until the deadline, and hides it that long.
+ * a refused credential or a full target until the deadline, and hides it that long. A short body is
+ * not in it: it means that the object is that short; a transfer that broke off is the store's
+ * to report as ECONNRESET or EPROTO.
  */
 #include "base/clock.h"
 #include "base/err.h"
@@ -50,7 +52,7 @@ struct retry_op {
 static bool retry_worth(int err)
 {
 	static const int worth[] = {
-		TESS_E_STORE_BUSY, TESS_E_STORE_DEADLINE, TESS_E_SHORT_BODY, TESS_E_FAULT,
+		TESS_E_STORE_BUSY, TESS_E_STORE_DEADLINE, TESS_E_FAULT,
 		EIO, EAGAIN, EINTR, EBUSY, ETIMEDOUT, EPIPE, EPROTO, ECONNRESET, ECONNREFUSED,
 		ECONNABORTED, ENOTCONN, ENETDOWN, ENETUNREACH, ENETRESET, EHOSTDOWN, EHOSTUNREACH,
 	};

@@ -190,7 +190,7 @@ static int words_put(struct kv *kv, MDB_txn *txn, const char *name, const uint64
 
 int kv_counts_get(struct kv *kv, MDB_txn *txn, struct kv_counts *ret)
 {
-	uint64_t w[3];
+	uint64_t w[3] = { 0 };
 	int r = words_get(kv, txn, "counts", w, 3);
 
 	if (r == 0)
@@ -205,7 +205,7 @@ int kv_counts_put(struct kv *kv, MDB_txn *txn, const struct kv_counts *c)
 
 int kv_target_get(struct kv *kv, MDB_txn *txn, struct kv_target *ret)
 {
-	uint64_t w[4];
+	uint64_t w[4] = { 0 };
 	int r = words_get(kv, txn, "target", w, 4);
 
 	if (r == 0)
