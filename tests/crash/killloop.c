@@ -25,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PROCS 2
+#define PROCS	2
 #define THREADS 2
 #define WRITERS (PROCS * THREADS)
 
@@ -34,7 +34,7 @@ static struct shared {
 	atomic_uint step, arrived, failed;
 	atomic_bool stop, quit;
 	atomic_ulong ops;
-} *shm;
+} * shm;
 static struct mnt mnt;
 static const char *dir, *plain;
 static uint64_t seed;
@@ -42,7 +42,7 @@ static pid_t proc[PROCS];
 
 static void nap(unsigned us)
 {
-	struct timespec t = { us / 1000000, us % 1000000 * 1000 };
+	struct timespec t = {us / 1000000, us % 1000000 * 1000};
 
 	nanosleep(&t, NULL);
 }
@@ -126,8 +126,9 @@ static int gather(unsigned round, const char *what)
 
 /* Points at which the order of the steps matters; one that the product does not have never hits. */
 static const char *const points[] = {
-	"env.commit", "env.sync", "env.meta", "kv.commit", "kv.put", "store.put", "store.del",
-	"io.flush.put", "io.flush.commit", "stage.append", "stage.seal", "stage.sync", "gc.delete",
+	"env.commit", "env.sync",   "env.meta",	    "kv.commit",       "kv.put",
+	"store.put",  "store.del",  "io.flush.put", "io.flush.commit", "stage.append",
+	"stage.seal", "stage.sync", "gc.delete",
 };
 
 static void die(unsigned round, uint64_t *rng)

@@ -110,16 +110,19 @@ int dr_check_stat(struct drive *d, struct ref_node *n, const char *path, int fd)
 	if ((st.st_mode ^ n->mode) & S_IFMT)
 		return dr_fail(d, "type is %o, should be %o", st.st_mode, n->mode);
 	if (st.st_nlink != ref_nlink(n))
-		return dr_fail(d, "nlink is %lu, should be %u", (unsigned long)st.st_nlink, ref_nlink(n));
+		return dr_fail(d, "nlink is %lu, should be %u", (unsigned long)st.st_nlink,
+			       ref_nlink(n));
 	if (st.st_uid != n->uid || st.st_gid != n->gid)
-		return dr_fail(d, "owner is %u:%u, should be %u:%u", st.st_uid, st.st_gid, n->uid, n->gid);
+		return dr_fail(d, "owner is %u:%u, should be %u:%u", st.st_uid, st.st_gid, n->uid,
+			       n->gid);
 	if (S_ISREG(n->mode) && (size_t)st.st_size != n->size)
 		return dr_fail(d, "size is %lld, should be %zu", (long long)st.st_size, n->size);
 	if (S_ISLNK(n->mode) && (size_t)st.st_size != strlen(n->target))
 		return dr_fail(d, "size of a link is %lld", (long long)st.st_size);
 	mtime = st.st_mtim.tv_sec * INT64_C(1000000000) + st.st_mtim.tv_nsec;
 	if (n->mtime && n->mtime != mtime)
-		return dr_fail(d, "mtime is %lld, was set to %lld", (long long)mtime, (long long)n->mtime);
+		return dr_fail(d, "mtime is %lld, was set to %lld", (long long)mtime,
+			       (long long)n->mtime);
 	return 0;
 }
 
@@ -135,15 +138,16 @@ int dr_check_data(struct drive *d, struct ref_node *n, int fd)
 		done += (size_t)got;
 	if (got < 0 || done != n->size) {
 		free(buf);
-		return got < 0 ? dr_fail(d, "read: %s", strerror(errno)) :
-			dr_fail(d, "read gives %zu bytes, should be %zu", done, n->size);
+		return got < 0 ? dr_fail(d, "read: %s", strerror(errno))
+			       : dr_fail(d, "read gives %zu bytes, should be %zu", done, n->size);
 	}
 	for (i = 0; i < done && buf[i] == n->data[i]; i++)
 		;
 	got = i < done ? buf[i] : 0;
 	free(buf);
-	return i < done ? dr_fail(d, "byte %zu of %zu is 0x%02zx, should be 0x%02x", i, done, (size_t)got,
-				  n->data[i]) : 0;
+	return i < done ? dr_fail(d, "byte %zu of %zu is 0x%02zx, should be 0x%02x", i, done,
+				  (size_t)got, n->data[i])
+			: 0;
 }
 
 static int check_xattrs(struct drive *d, struct ref_node *n, const char *path)
@@ -157,8 +161,8 @@ static int check_xattrs(struct drive *d, struct ref_node *n, const char *path)
 
 		snprintf(name, sizeof(name), "user.x%u", i);
 		len = lgetxattr(path, name, buf, sizeof(buf));
-		if (len < 0 ? x->set || errno != ENODATA :
-			      !x->set || (size_t)len != x->len || memcmp(buf, x->value, x->len))
+		if (len < 0 ? x->set || errno != ENODATA
+			    : !x->set || (size_t)len != x->len || memcmp(buf, x->value, x->len))
 			return dr_fail(d, "%s of %s is wrong (%zd)", name, path, len);
 	}
 	return 0;
@@ -166,7 +170,7 @@ static int check_xattrs(struct drive *d, struct ref_node *n, const char *path)
 
 static int check_names(struct drive *d, const struct ref_node *n, const char *path)
 {
-	bool seen[REF_NAMES] = { false };
+	bool seen[REF_NAMES] = {false};
 	struct dirent *e;
 	DIR *dir = opendir(path);
 	unsigned i;
@@ -180,7 +184,8 @@ static int check_names(struct drive *d, const struct ref_node *n, const char *pa
 			;
 		if (i == REF_NAMES || seen[i] || !n->child[i])
 			break;
-		if (e->d_type != DT_UNKNOWN && (uint32_t)DTTOIF(e->d_type) != (n->child[i]->mode & S_IFMT))
+		if (e->d_type != DT_UNKNOWN &&
+		    (uint32_t)DTTOIF(e->d_type) != (n->child[i]->mode & S_IFMT))
 			break;
 		seen[i] = true;
 	}

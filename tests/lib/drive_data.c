@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ERR(call) ((call) < 0 ? errno : 0)
+#define ERR(call)   ((call) < 0 ? errno : 0)
 #define DIRECT_UNIT 4096u
 #define at_of(d, h) ((unsigned)((h) - (d)->handle))
 
@@ -25,7 +25,8 @@ static struct dr_handle *pick(struct drive *d, bool open)
 	return NULL;
 }
 
-static int want_open(struct drive *d, const struct ref_path *p, int flags, uint32_t mode, struct ref_node **ret)
+static int want_open(struct drive *d, const struct ref_path *p, int flags, uint32_t mode,
+		     struct ref_node **ret)
 {
 	int e = ref_find(d->root, p, ret);
 	struct ref_node *dir;
@@ -53,7 +54,8 @@ static int want_open(struct drive *d, const struct ref_path *p, int flags, uint3
 
 int dr_open(struct drive *d)
 {
-	static const int how[] = { 0, O_CREAT, O_CREAT, O_CREAT | O_EXCL, O_TRUNC, O_CREAT | O_TRUNC, O_APPEND };
+	static const int how[] = {0,	   O_CREAT,	      O_CREAT, O_CREAT | O_EXCL,
+				  O_TRUNC, O_CREAT | O_TRUNC, O_APPEND};
 	int flags = O_RDWR | O_NOFOLLOW | how[rnd_below(&d->rng, 7)], want, fd;
 	uint32_t mode = 0600 | (uint32_t)rnd_below(&d->rng, 0100);
 	struct dr_handle *h = pick(d, false);
@@ -71,13 +73,14 @@ int dr_open(struct drive *d)
 	n = NULL;
 	ref_path_text(d->base, &p, path, sizeof(path));
 	want = want_open(d, &p, flags, mode, &n);
-	dr_note(d, "open %#o %s -> handle %u", (unsigned)flags, path + strlen(d->base), at_of(d, h));
+	dr_note(d, "open %#o %s -> handle %u", (unsigned)flags, path + strlen(d->base),
+		at_of(d, h));
 	fd = open(path, flags, mode);
 	if (dr_expect(d, want, fd < 0 ? errno : 0))
 		return -1;
 	if (fd < 0)
 		return 0;
-	*h = (struct dr_handle){ fd, n, flags & O_APPEND, flags & O_DIRECT };
+	*h = (struct dr_handle){fd, n, flags & O_APPEND, flags & O_DIRECT};
 	n->opens++;
 	return 0;
 }
@@ -110,7 +113,8 @@ static size_t some_length(struct drive *d)
 static void some_range(struct drive *d, struct dr_handle *h, size_t *off, size_t *len)
 {
 	*len = some_length(d);
-	*off = rnd_below(&d->rng, 3) ? rnd_below(&d->rng, h->node->size + 1) : rnd_below(&d->rng, d->big);
+	*off = rnd_below(&d->rng, 3) ? rnd_below(&d->rng, h->node->size + 1)
+				     : rnd_below(&d->rng, d->big);
 	if (!rnd_below(&d->rng, 4)) {
 		*off &= ~(size_t)4095;
 		*len = (*len + 4095) & ~(size_t)4095;
@@ -175,15 +179,16 @@ static int op_read(struct drive *d, struct dr_handle *h)
 		err = dr_fail(d, "read of %zd bytes, should be %zu", n, want);
 	for (size_t i = 0; i < want && !err; i++)
 		if (buf[i] != h->node->data[off + i])
-			err = dr_fail(d, "byte %zu of handle %u is 0x%02x, should be 0x%02x", off + i,
-				      at_of(d, h), buf[i], h->node->data[off + i]);
+			err = dr_fail(d, "byte %zu of handle %u is 0x%02x, should be 0x%02x",
+				      off + i, at_of(d, h), buf[i], h->node->data[off + i]);
 	free(buf);
 	return err;
 }
 
 static int op_ftruncate(struct drive *d, struct dr_handle *h)
 {
-	size_t size = rnd_below(&d->rng, 2) ? rnd_below(&d->rng, h->node->size + 1) : rnd_below(&d->rng, d->big);
+	size_t size = rnd_below(&d->rng, 2) ? rnd_below(&d->rng, h->node->size + 1)
+					    : rnd_below(&d->rng, d->big);
 
 	dr_note(d, "ftruncate handle %u %zu", at_of(d, h), size);
 	ref_size(h->node, size);
@@ -193,9 +198,12 @@ static int op_ftruncate(struct drive *d, struct dr_handle *h)
 
 static int op_fallocate(struct drive *d, struct dr_handle *h)
 {
-	static const int how[] = { 0, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-				   FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, FALLOC_FL_ZERO_RANGE,
-				   FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE };
+	static const int how[] = {0,
+				  FALLOC_FL_KEEP_SIZE,
+				  FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				  FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				  FALLOC_FL_ZERO_RANGE,
+				  FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE};
 	int mode = how[rnd_below(&d->rng, 6)];
 	size_t off, len;
 
@@ -238,7 +246,9 @@ static int op_seek(struct drive *d, struct dr_handle *h)
 	if (r < 0 && errno != ENXIO)
 		return dr_fail(d, "seek: %s", strerror(errno));
 	if (r < 0)
-		return off >= size || (data && zeros(h->node, off, size)) ? 0 : dr_fail(d, "seek: ENXIO");
+		return off >= size || (data && zeros(h->node, off, size))
+			       ? 0
+			       : dr_fail(d, "seek: ENXIO");
 	if (off >= size)
 		return dr_fail(d, "seek behind the end gives %lld", (long long)r);
 	if ((size_t)r < off || (size_t)r > size || (data && (size_t)r == size))
@@ -266,7 +276,8 @@ static int op_copy(struct drive *d, struct dr_handle *h)
 	if (to->node == h->node && off < dst + len && dst < off + len)
 		return 0;
 	want = off >= h->node->size ? 0 : len < h->node->size - off ? len : h->node->size - off;
-	dr_note(d, "copy handle %u %zu+%zu to handle %u %zu", at_of(d, h), off, len, at_of(d, to), dst);
+	dr_note(d, "copy handle %u %zu+%zu to handle %u %zu", at_of(d, h), off, len, at_of(d, to),
+		dst);
 	a = (loff_t)off, b = (loff_t)dst;
 	n = copy_file_range(h->fd, &a, to->fd, &b, len, 0);
 	if (n < 0)
@@ -318,7 +329,8 @@ static int op_fstat(struct drive *d, struct dr_handle *h)
 static int op_futimens(struct drive *d, struct dr_handle *h)
 {
 	int64_t t = INT64_C(1000000000000000001) + (int64_t)rnd_below(&d->rng, UINT64_C(1) << 59);
-	struct timespec ts[2] = { { t / 1000000000, t % 1000000000 }, { t / 1000000000, t % 1000000000 } };
+	struct timespec ts[2] = {{t / 1000000000, t % 1000000000},
+				 {t / 1000000000, t % 1000000000}};
 
 	dr_note(d, "futimens handle %u %lld", at_of(d, h), (long long)t);
 	h->node->mtime = h->node->mapped ? 0 : t;
@@ -328,10 +340,10 @@ static int op_futimens(struct drive *d, struct dr_handle *h)
 int dr_data_step(struct drive *d)
 {
 	static int (*const op[])(struct drive *, struct dr_handle *) = {
-		op_close, op_close, op_dup_close, op_write, op_write, op_write, op_write, op_write,
-		op_write, op_write, op_read, op_read, op_read, op_read, op_ftruncate, op_fallocate,
-		op_fallocate, op_fsync, op_seek, op_seek, op_copy, op_copy, op_map, op_fstat,
-		op_fstat, op_futimens,
+		op_close,     op_close,	    op_dup_close, op_write, op_write,	 op_write, op_write,
+		op_write,     op_write,	    op_write,	  op_read,  op_read,	 op_read,  op_read,
+		op_ftruncate, op_fallocate, op_fallocate, op_fsync, op_seek,	 op_seek,  op_copy,
+		op_copy,      op_map,	    op_fstat,	  op_fstat, op_futimens,
 	};
 	struct dr_handle *h = pick(d, true);
 

@@ -94,7 +94,7 @@ static int op_link(struct drive *d, const struct ref_path *p, const char *path)
 
 static int op_rename(struct drive *d, const struct ref_path *p, const char *path)
 {
-	static const unsigned how[] = { 0, 0, 0, RENAME_NOREPLACE, RENAME_EXCHANGE };
+	static const unsigned how[] = {0, 0, 0, RENAME_NOREPLACE, RENAME_EXCHANGE};
 	unsigned flags = how[rnd_below(&d->rng, 5)];
 	struct ref_path to;
 	char b[4096];
@@ -143,7 +143,7 @@ static int op_chown(struct drive *d, const struct ref_path *p, const char *path)
 static int op_utimens(struct drive *d, const struct ref_path *p, const char *path)
 {
 	int64_t t = INT64_C(1000000000000000001) + (int64_t)rnd_below(&d->rng, UINT64_C(1) << 59);
-	struct timespec ts[2] = { { .tv_nsec = UTIME_OMIT }, { t / 1000000000, t % 1000000000 } };
+	struct timespec ts[2] = {{.tv_nsec = UTIME_OMIT}, {t / 1000000000, t % 1000000000}};
 	struct ref_node *n = NULL;
 	int want = ref_find(d->root, p, &n);
 
@@ -194,14 +194,15 @@ static int op_readlink(struct drive *d, const struct ref_path *p, const char *pa
 		want = EINVAL;
 	dr_note(d, "readlink %s", rel(d, path));
 	len = readlink(path, target, sizeof(target));
-	if (len >= 0 && !want && (strlen(n->target) != (size_t)len || memcmp(target, n->target, (size_t)len)))
+	if (len >= 0 && !want &&
+	    (strlen(n->target) != (size_t)len || memcmp(target, n->target, (size_t)len)))
 		return dr_fail(d, "the target is wrong");
 	return dr_expect(d, want, len < 0 ? errno : 0);
 }
 
 static int op_setxattr(struct drive *d, const struct ref_path *p, const char *path)
 {
-	static const int how[] = { 0, 0, XATTR_CREATE, XATTR_REPLACE };
+	static const int how[] = {0, 0, XATTR_CREATE, XATTR_REPLACE};
 	unsigned i = (unsigned)rnd_below(&d->rng, REF_XATTRS);
 	int flags = how[rnd_below(&d->rng, 4)], want;
 	size_t len = rnd_below(&d->rng, REF_VALUE + 1);
@@ -276,10 +277,11 @@ static int op_listxattr(struct drive *d, const struct ref_path *p, const char *p
 int dr_names_step(struct drive *d)
 {
 	static int (*const op[])(struct drive *, const struct ref_path *, const char *) = {
-		op_mkdir, op_mkdir, op_mkfifo, op_symlink, op_unlink, op_unlink, op_rmdir,
-		op_link, op_link, op_rename, op_rename, op_rename, op_chmod, op_chown, op_utimens,
-		op_utimens, op_truncate, op_truncate, op_stat, op_stat, op_stat, op_readlink,
-		op_setxattr, op_setxattr, op_removexattr, op_listxattr,
+		op_mkdir,	op_mkdir,     op_mkfifo,  op_symlink,  op_unlink,   op_unlink,
+		op_rmdir,	op_link,      op_link,	  op_rename,   op_rename,   op_rename,
+		op_chmod,	op_chown,     op_utimens, op_utimens,  op_truncate, op_truncate,
+		op_stat,	op_stat,      op_stat,	  op_readlink, op_setxattr, op_setxattr,
+		op_removexattr, op_listxattr,
 	};
 	struct ref_path p;
 	char path[4096];

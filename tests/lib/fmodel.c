@@ -63,7 +63,7 @@ void fm_done(struct fmodel *m)
 	free(m->base);
 	free(m->cur);
 	free(m->op);
-	*m = (struct fmodel){ 0 };
+	*m = (struct fmodel){0};
 }
 
 void fm_write(struct fmodel *m, uint64_t seed, size_t off, size_t len)
@@ -73,20 +73,20 @@ void fm_write(struct fmodel *m, uint64_t seed, size_t off, size_t len)
 	if (off + len > m->size)
 		fm_resize(m, off + len);
 	fm_fill(m->cur + off, seed, off, len);
-	fm_add(m, (struct fop){ FOP_WRITE, seed, off, len });
+	fm_add(m, (struct fop){FOP_WRITE, seed, off, len});
 }
 
 void fm_cut(struct fmodel *m, size_t size)
 {
 	fm_resize(m, size);
-	fm_add(m, (struct fop){ FOP_CUT, 0, size, 0 });
+	fm_add(m, (struct fop){FOP_CUT, 0, size, 0});
 }
 
 void fm_punch(struct fmodel *m, size_t off, size_t len)
 {
 	if (off < m->size)
 		memset(m->cur + off, 0, len < m->size - off ? len : m->size - off);
-	fm_add(m, (struct fop){ FOP_PUNCH, 0, off, len });
+	fm_add(m, (struct fop){FOP_PUNCH, 0, off, len});
 }
 
 void fm_synced(struct fmodel *m)
@@ -151,7 +151,8 @@ const char *fm_check(const struct fmodel *m, const void *buf, size_t size)
 	if (!bad)
 		return NULL;
 	snprintf(why, sizeof(why),
-		 "%zu of %zu bytes are wrong from %zu on, which is %s (0x%02x), synced 0x%02x, now 0x%02x",
+		 "%zu of %zu bytes are wrong from %zu on, which is %s (0x%02x), synced 0x%02x, now "
+		 "0x%02x",
 		 bad, size, first, p[first] ? "foreign" : "zero", p[first],
 		 first < m->base_size ? m->base[first] : 0, first < m->size ? m->cur[first] : 0);
 	return why;
@@ -171,6 +172,7 @@ const char *fm_same(const struct fmodel *m, const void *buf, size_t size)
 		;
 	if (i == size)
 		return NULL;
-	snprintf(why, sizeof(why), "byte %zu of %zu is 0x%02x, not 0x%02x", i, size, p[i], m->cur[i]);
+	snprintf(why, sizeof(why), "byte %zu of %zu is 0x%02x, not 0x%02x", i, size, p[i],
+		 m->cur[i]);
 	return why;
 }

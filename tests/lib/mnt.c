@@ -21,7 +21,7 @@
 
 static void nap(long ms)
 {
-	struct timespec t = { ms / 1000, ms % 1000 * 1000000 };
+	struct timespec t = {ms / 1000, ms % 1000 * 1000000};
 
 	nanosleep(&t, NULL);
 }
@@ -99,7 +99,7 @@ static pid_t start(const char *log, const char *const *argv)
 
 int mnt_tessera(struct mnt *m, ...)
 {
-	const char *argv[16] = { program() };
+	const char *argv[16] = {program()};
 	unsigned n = 1;
 	va_list ap;
 	pid_t pid;
@@ -155,7 +155,7 @@ static bool serves(const struct mnt *m)
 
 int mnt_mount(struct mnt *m, const char *options)
 {
-	const char *argv[] = { program(), "mount", m->fs, m->dir, "-f", "-o", options, NULL };
+	const char *argv[] = {program(), "mount", m->fs, m->dir, "-f", "-o", options, NULL};
 	unsigned long seconds = mnt_env("MNT_TIMEOUT", 60);
 
 	if (!options)
@@ -244,8 +244,10 @@ void mnt_stacks(struct mnt *m)
 
 	if (!m->pid)
 		return;
-	snprintf(cmd, sizeof(cmd), "gdb -p %d -batch -ex 'thread apply all bt' 2>/dev/null | "
-		 "grep -vE '^(warning|\\[New|Using host)' | head -n 400 >&2", (int)m->pid);
+	snprintf(cmd, sizeof(cmd),
+		 "gdb -p %d -batch -ex 'thread apply all bt' 2>/dev/null | "
+		 "grep -vE '^(warning|\\[New|Using host)' | head -n 400 >&2",
+		 (int)m->pid);
 	if (system(cmd))
 		fprintf(stderr, "no stacks: gdb is missing\n");
 }

@@ -8,13 +8,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define TEN "0123456789"
+#define TEN   "0123456789"
 #define FIFTY TEN TEN TEN TEN TEN
 /* One of the greatest length and one that is no UTF-8. */
 const char *const ref_name[REF_NAMES] = {
-	"a", "b", "c", "d", "e", "f",
-	FIFTY FIFTY FIFTY FIFTY FIFTY "12345",
-	"\xff\x01 \xc3",
+	"a", "b", "c", "d", "e", "f", FIFTY FIFTY FIFTY FIFTY FIFTY "12345", "\xff\x01 \xc3",
 };
 
 struct ref_node *ref_new(uint32_t mode)
@@ -80,7 +78,8 @@ int ref_find(struct ref_node *root, const struct ref_path *p, struct ref_node **
 	return *ret ? 0 : ENOENT;
 }
 
-int ref_create(struct ref_node *root, const struct ref_path *p, uint32_t mode, struct ref_node **ret)
+int ref_create(struct ref_node *root, const struct ref_path *p, uint32_t mode,
+	       struct ref_node **ret)
 {
 	struct ref_node *dir;
 	int e = ref_parent(root, p, &dir);
@@ -185,7 +184,8 @@ static int may_replace(const struct ref_node *from, const struct ref_node *to)
 	return S_ISDIR(to->mode) && !empty(to) ? ENOTEMPTY : 0;
 }
 
-int ref_rename(struct ref_node *root, const struct ref_path *from, const struct ref_path *to, unsigned flags)
+int ref_rename(struct ref_node *root, const struct ref_path *from, const struct ref_path *to,
+	       unsigned flags)
 {
 	unsigned a = from->name[from->n - 1], b = to->name[to->n - 1];
 	struct ref_node *da, *db, *x, *y;

@@ -35,7 +35,7 @@ void writer_shared_path(const struct writer *w, char *ret, size_t cap)
 
 void writer_note(struct writer *w, uint32_t file, const char *what, uint64_t a, uint64_t b)
 {
-	w->history[w->nhistory++ % WR_HISTORY] = (struct wr_event){ file, what, a, b };
+	w->history[w->nhistory++ % WR_HISTORY] = (struct wr_event){file, what, a, b};
 }
 
 int writer_fail(struct writer *w, uint32_t file, const char *fmt, ...)
@@ -98,7 +98,7 @@ static struct wr_handle *some_handle(struct writer *w)
 
 static void hold(struct wr_handle *h, int fd, struct wr_file *f, int flags)
 {
-	*h = (struct wr_handle){ fd, f, flags & O_APPEND, flags & O_SYNC };
+	*h = (struct wr_handle){fd, f, flags & O_APPEND, flags & O_SYNC};
 	f->handles++;
 }
 
@@ -127,7 +127,8 @@ static int op_create(struct writer *w, unsigned name, struct wr_handle *h)
 
 static int op_open(struct writer *w)
 {
-	static const int how[] = { O_RDWR, O_RDWR, O_RDWR | O_APPEND, O_RDWR | O_SYNC, O_RDWR | O_TRUNC };
+	static const int how[] = {O_RDWR, O_RDWR, O_RDWR | O_APPEND, O_RDWR | O_SYNC,
+				  O_RDWR | O_TRUNC};
 	struct wr_handle *h = free_handle(w);
 	unsigned name = (unsigned)rnd_below(&w->rng, WR_NAMES - WR_TEMPS);
 	int flags = how[rnd_below(&w->rng, 5)], fd;
@@ -178,10 +179,17 @@ static int op_fsync(struct writer *w, struct wr_handle *h)
 static size_t some_length(struct writer *w)
 {
 	switch (rnd_below(&w->rng, 16)) {
-	case 0: return 1 + rnd_below(&w->rng, 1500000);
-	case 1: case 2: return 1 + rnd_below(&w->rng, 300000);
-	case 3: case 4: case 5: return 4096 * (1 + rnd_below(&w->rng, 16));
-	default: return 1 + rnd_below(&w->rng, 9000);
+	case 0:
+		return 1 + rnd_below(&w->rng, 1500000);
+	case 1:
+	case 2:
+		return 1 + rnd_below(&w->rng, 300000);
+	case 3:
+	case 4:
+	case 5:
+		return 4096 * (1 + rnd_below(&w->rng, 16));
+	default:
+		return 1 + rnd_below(&w->rng, 9000);
 	}
 }
 
@@ -202,8 +210,8 @@ static int op_write(struct writer *w, struct wr_handle *h)
 	writer_note(w, h->file->id, "write at, length", off, len);
 	fm_write(m, seed, off, len);
 	while (done < len) {
-		ssize_t n = h->append ? write(h->fd, buf + done, len - done) :
-			    pwrite(h->fd, buf + done, len - done, (off_t)(off + done));
+		ssize_t n = h->append ? write(h->fd, buf + done, len - done)
+				      : pwrite(h->fd, buf + done, len - done, (off_t)(off + done));
 
 		if (n <= 0) {
 			free(buf);
@@ -291,7 +299,7 @@ static int do_rename(struct writer *w, unsigned from, unsigned to)
 	if (rename(a, b))
 		return dead(w, f->id, "rename");
 	w->flight = WR_NONE;
-	fm_synced(&f->m);	/* a rename publishes what it renames */
+	fm_synced(&f->m); /* a rename publishes what it renames */
 	w->name[to] = f;
 	w->name[from] = NULL;
 	if (old) {

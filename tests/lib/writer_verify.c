@@ -182,7 +182,7 @@ static int verify_dir(struct writer *w, unsigned d, unsigned *seen)
 
 int writer_verify(struct writer *w)
 {
-	unsigned seen[WR_NAMES] = { 0 };
+	unsigned seen[WR_NAMES] = {0};
 	char path[600];
 
 	if (!w->ready)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random operations on a mount, each compared with a reference in memory: results, errno, attributes,
- * bytes. Several processes, each with a directory of its own, and one file that all write disjoint
- * records of. Between phases the file system is mounted anew, or its daemon killed: everything was
- * closed, so everything must be there.
+ * Random operations on a mount, each compared with a reference in memory: results, errno,
+ *attributes, bytes. Several processes, each with a directory of its own, and one file that all
+ *write disjoint records of. Between phases the file system is mounted anew, or its daemon killed:
+ *everything was closed, so everything must be there.
  *
  *	SEED=N		a failure prints it; process P's stream is SEED + P
  *	MODEL_OPS=N	operations of each process, 4,000
@@ -29,13 +29,13 @@
 #include <unistd.h>
 
 #define PROCS_MAX 16
-#define RECORDS 64
-#define RECORD 5003u		/* no multiple of anything */
+#define RECORDS	  64
+#define RECORD	  5003u /* no multiple of anything */
 
 static struct shared {
 	atomic_uint phase, arrived, failed;
 	atomic_bool quit;
-} *shm;
+} * shm;
 static struct mnt mnt;
 static const char *dir, *plain;
 static unsigned long seed, ops, procs;
@@ -43,7 +43,7 @@ static pid_t proc[PROCS_MAX];
 
 static void nap(void)
 {
-	struct timespec t = { 0, 1000000 };
+	struct timespec t = {0, 1000000};
 
 	nanosleep(&t, NULL);
 }
@@ -51,7 +51,7 @@ static void nap(void)
 /* ---- a child ---- */
 
 struct records {
-	uint64_t seed[RECORDS];	/* 0: never written */
+	uint64_t seed[RECORDS]; /* 0: never written */
 	unsigned p;
 };
 
@@ -112,7 +112,7 @@ static int run_phase(struct drive *d, struct records *r, unsigned long n)
 static void child(unsigned p, unsigned phases)
 {
 	static struct drive d;
-	struct records r = { .p = p };
+	struct records r = {.p = p};
 	char base[600];
 
 	snprintf(base, sizeof(base), "%s/p%u", dir, p);
@@ -148,10 +148,13 @@ static int gather(void)
 
 	for (unsigned long i = 0; shm->arrived < procs; i++) {
 		for (unsigned p = 0; p < procs; p++)
-			if (shm->failed || i > limit || waitpid(proc[p], NULL, WNOHANG) == proc[p]) {
+			if (shm->failed || i > limit ||
+			    waitpid(proc[p], NULL, WNOHANG) == proc[p]) {
 				if (!plain)
 					mnt_stacks(&mnt);
-				return shm->failed ? 1 : (fprintf(stderr, "a process died or hangs\n"), 1);
+				return shm->failed
+					       ? 1
+					       : (fprintf(stderr, "a process died or hangs\n"), 1);
 			}
 		nap();
 	}
