@@ -2,8 +2,9 @@
 #ifndef FS_FS_H
 #define FS_FS_H
 /*
- * POSIX meaning: handles, attributes, names, and the consistency policy that decides what must happen before a
- * call returns. Knows nothing of FUSE: fuse/, a preload library and tests call the same functions.
+ * POSIX meaning: handles, attributes, names, and the consistency policy that decides what must
+ * happen before a call returns. Knows nothing of FUSE: fuse/, a preload library and tests call the
+ * same functions.
  *
  * Every function takes the request it works for, returns 0 or negative, and may be called from any thread.
  * Permission is the kernel's (default_permissions); what the kernel leaves to us (suid clearing, ACL
@@ -42,6 +43,14 @@ int fs_open(struct fs **ret, const struct fs_conf *conf);
 /* All handles are closed (leftovers are published and closed). */
 int fs_close(struct fs *fs);
 const struct tess_policy *fs_policy(const struct fs *fs);
+/*
+ * From now on the caller says with fs_forget() when its kernel has dropped an inode; until then what
+ * lost its last name can still be asked about (fstat of an O_PATH descriptor, a removed working
+ * directory). Without this call such inodes go as soon as no handle is open.
+ */
+void fs_forget_begin(struct fs *fs);
+/* Every inode the kernel drops; cheap for those that live on */
+void fs_forget(struct fs *fs, uint64_t ino);
 
 /* ---- names ---- */
 
@@ -54,12 +63,19 @@ int fs_lookup(struct fs *fs, struct tess_req *req, struct fs_name n, struct meta
 /* Also regular files and directories. */
 int fs_mknod(struct fs *fs, struct tess_req *req, struct fs_name n, mode_t mode, dev_t rdev,
 	     struct meta_attr *ret);
-int fs_symlink(struct fs *fs, struct tess_req *req, struct fs_name n, const char *target, struct meta_attr *ret);
+int fs_symlink(struct fs *fs, struct tess_req *req, struct fs_name n, const char *target,
+	       struct meta_attr *ret);
 int fs_readlink(struct fs *fs, struct tess_req *req, uint64_t ino, char *ret, size_t cap, size_t *ret_len);
 int fs_link(struct fs *fs, struct tess_req *req, uint64_t ino, struct fs_name n, struct meta_attr *ret);
 int fs_unlink(struct fs *fs, struct tess_req *req, struct fs_name n);
 int fs_rmdir(struct fs *fs, struct tess_req *req, struct fs_name n);
-int fs_rename(struct fs *fs, struct tess_req *req, struct fs_name from, struct fs_name to, unsigned flags);	/* publishes the source's bytes first */
+/* Publishes the source's bytes first */
+int fs_rename(struct fs *fs, struct tess_req *req, struct fs_name from, struct fs_name to,
+	      unsigned flags);
+/*
+ * plus: with attributes, except of entries that are open right now (their size may be ahead of the
+ * namespace).
+ */
 int fs_readdir(struct fs *fs, struct tess_req *req, uint64_t dir, uint64_t cookie, bool plus,
 	       int (*fn)(void *arg, const struct meta_dirent *e), void *arg);
 int fs_fsyncdir(struct fs *fs, struct tess_req *req);
@@ -71,27 +87,39 @@ int fs_getattr(struct fs *fs, struct tess_req *req, uint64_t ino, struct meta_at
 #define FS_SET_SIZE (1u << 16)		/* st->size */
 #define FS_SET_ATIME_NOW (1u << 17)
 #define FS_SET_MTIME_NOW (1u << 18)
+#define FS_SET_KILL_PRIV (1u << 19)	/* the caller may not keep suid and sgid bits (kernel's KILL_SUIDGID) */
 struct fs_file;
-int fs_setattr(struct fs *fs, struct tess_req *req, uint64_t ino, struct fs_file *fh, unsigned mask, const struct meta_attr *in, struct meta_attr *ret);
+int fs_setattr(struct fs *fs, struct tess_req *req, uint64_t ino, struct fs_file *fh, unsigned mask,
+	       const struct meta_attr *in, struct meta_attr *ret);
 void fs_attr_stat(const struct meta_attr *a, struct stat *ret);	/* blksize 4096…, blocks exact */
 int fs_statfs(struct fs *fs, struct tess_req *req, struct statvfs *ret);	/* no store I/O */
-int fs_xattr_get(struct fs *fs, struct tess_req *req, uint64_t ino, const char *name, void *ret, size_t cap, size_t *ret_len);
-int fs_xattr_set(struct fs *fs, struct tess_req *req, uint64_t ino, const char *name, const void *val, size_t n, int flags);
-int fs_xattr_list(struct fs *fs, struct tess_req *req, uint64_t ino, char *ret, size_t cap, size_t *ret_len);
+int fs_xattr_get(struct fs *fs, struct tess_req *req, uint64_t ino, const char *name, void *ret,
+		 size_t cap, size_t *ret_len);
+int fs_xattr_set(struct fs *fs, struct tess_req *req, uint64_t ino, const char *name,
+		 const void *val, size_t n, int flags);
+int fs_xattr_list(struct fs *fs, struct tess_req *req, uint64_t ino, char *ret, size_t cap,
+		  size_t *ret_len);
 int fs_xattr_remove(struct fs *fs, struct tess_req *req, uint64_t ino, const char *name);
-/* Names beginning with "tessera." are views, computed, never stored: tessera.layout (read: JSON; write: "class=S2,segment=4M,mapper=balanced"),
+/* Names beginning with "tessera." are views, computed, never stored: tessera.layout (read: JSON; write:
+ * "class=S2,segment=4M,mapper=balanced"),
  * tessera.generation, tessera.durability, tessera.rbytes, tessera.rfiles. Not listed. */
 
 /* ---- open files ---- */
 
-int fs_create(struct fs *fs, struct tess_req *req, struct fs_name n, mode_t mode, int flags, struct meta_attr *ret, struct fs_file **ret_fh);	/* O_EXCL honoured */
-int fs_tmpfile(struct fs *fs, struct tess_req *req, uint64_t dir, mode_t mode, int flags, struct meta_attr *ret, struct fs_file **ret_fh);
+/* O_EXCL honoured */
+int fs_create(struct fs *fs, struct tess_req *req, struct fs_name n, mode_t mode, int flags,
+	      struct meta_attr *ret, struct fs_file **ret_fh);
+int fs_tmpfile(struct fs *fs, struct tess_req *req, uint64_t dir, mode_t mode, int flags,
+	       struct meta_attr *ret, struct fs_file **ret_fh);
 int fs_file_open(struct fs *fs, struct tess_req *req, uint64_t ino, int flags, struct fs_file **ret_fh);
 struct fs_open_info {		/* what the kernel may do with this handle */
 	bool keep_cache, direct_io, noflush, parallel_writes;
 };
+/* May this inode's attributes be cached by the kernel? Not while a write may change its mode behind it. */
+bool fs_attr_cacheable(const struct meta_attr *a);
 struct fs_open_info fs_file_info(const struct fs_file *fh);
-int fs_write(struct fs_file *fh, struct tess_req *req, uint64_t off, const void *p, size_t n);	/* all or nothing; O_SYNC is a publish and a checkpoint */
+/* All or nothing; O_SYNC is a publish and a checkpoint */
+int fs_write(struct fs_file *fh, struct tess_req *req, uint64_t off, const void *p, size_t n);
 struct fs_read {		/* embed; see io_read for the rules */
 	struct io_read io;
 	struct fs_file *fh;
@@ -102,7 +130,21 @@ int fs_flush(struct fs_file *fh, struct tess_req *req);	/* each close(2): publis
 int fs_fsync(struct fs_file *fh, struct tess_req *req, bool datasync);
 int fs_fallocate(struct fs_file *fh, struct tess_req *req, int mode, uint64_t off, uint64_t len);
 int fs_lseek(struct fs_file *fh, struct tess_req *req, uint64_t off, int whence, uint64_t *ret);
-int fs_copy(struct fs_file *src, uint64_t src_off, struct fs_file *dst, uint64_t dst_off, uint64_t len, struct tess_req *req, uint64_t *ret_n);
+int fs_copy(struct fs_file *src, uint64_t src_off, struct fs_file *dst, uint64_t dst_off,
+	    uint64_t len, struct tess_req *req, uint64_t *ret_n);
 void fs_release(struct fs_file *fh, struct tess_req *req);
 uint64_t fs_file_ino(const struct fs_file *fh);
+
+/* ---- layout.c: needs the namespace and the class table alone; the command line uses it, too ---- */
+
+struct text;
+/* One JSON object, no newline: what `tessera layout --json` prints for a file. */
+int fs_layout_json(struct meta *m, uint64_t ino, const char *path, struct text *out);
+/*
+ * Changes what `spec` ("class=S2,segment=4M,mapper=balanced", any part of it) names in *inout.
+ * `why` may be NULL.
+ */
+int fs_layout_parse(const char *spec, unsigned ntargets, struct meta_layout *inout, struct text *why);
+/* The same words back. */
+void fs_layout_text(const struct meta_layout *l, struct text *out);
 #endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fs/state.h"
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include <string.h>
+
+#define FS_BSIZE 4096u
+/* Told when no target knows its size: large, and no sum of two of them overflows anything. */
+#define FS_UNKNOWN (UINT64_C(1) << 50)
+/* Inodes cost LMDB pages, not a table: "as many as you like" in a figure that 32-bit tools print.
+ */
+#define FS_INODES UINT64_C(4000000000)
+
+int fs_open(struct fs **ret, const struct fs_conf *conf)
+{
+	struct fs *fs = mem_zalloc(sizeof(*fs));
+	int r;
+
+	if (!fs)
+		return -ENOMEM;
+	fs->conf = *conf;
+	r = icache_init(fs);
+	if (r < 0)
+		goto fail;
+	r = reclaim_start(fs);
+	if (r < 0)
+		goto fail;
+	*ret = fs;
+	return 0;
+fail:
+	icache_done(fs);
+	free(fs);
+	return r;
+}
+
+int fs_close(struct fs *fs)
+{
+	struct tess_req req;
+	int r;
+
+	if (!fs)
+		return 0;
+	req_begin(&req, "unmount");
+	r = fs->conf.readonly ? 0 : io_sync_all(fs->conf.io, &req);
+	reclaim_stop(fs);
+	icache_done(fs);
+	free(fs);
+	return r;
+}
+
+const struct tess_policy *fs_policy(const struct fs *fs)
+{
+	return fs->conf.policy;
+}
+
+void fs_forget_begin(struct fs *fs)
+{
+	atomic_store(&fs->forgets, true);
+}
+
+int fs_statfs(struct fs *fs, struct tess_req *req, struct statvfs *ret)
+{
+	uint64_t total = 0, avail = 0;
+	struct meta_totals t;
+	int r = meta_totals(fs->conf.meta, &t);
+
+	(void)req;
+	if (r < 0)
+		return r;
+	for (unsigned i = 0; i < fs->conf.ntargets; i++) {
+		struct store_usage u;
+
+		if (store_usage(fs->conf.targets[i].store, &u) < 0 || u.total == 0)
+			u.total = u.free = FS_UNKNOWN;
+		total += u.total;
+		/* A draining target takes nothing new. */
+		avail += fs->conf.targets[i].weight > 0 ? u.free : 0;
+	}
+	memset(ret, 0, sizeof(*ret));
+	ret->f_bsize = ret->f_frsize = FS_BSIZE;
+	ret->f_blocks = total / FS_BSIZE;
+	ret->f_bfree = ret->f_bavail = avail / FS_BSIZE;
+	ret->f_files = MAX(FS_INODES, t.inodes);
+	ret->f_ffree = ret->f_favail = ret->f_files - t.inodes;
+	ret->f_namemax = TESS_NAME_MAX;
+	ret->f_fsid = meta_super(fs->conf.meta)->fsid;
+	return 0;
+}

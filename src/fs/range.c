@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls on ranges of open files: holes, reserved space, shared copies. */
+#include "fs/state.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+#include <linux/falloc.h>
+
+/* Space cannot be reserved in an object store, but a promise that is a lie from the start is
+ * refused. */
+static int range_room(struct fs *fs, uint64_t len)
+{
+	struct statvfs st;
+	int r = fs_statfs(fs, NULL, &st);
+
+	if (r < 0)
+		return r;
+	return len / st.f_frsize > st.f_bavail ? -ENOSPC : 0;
+}
+
+static int range_extend(struct fs_file *fh, struct tess_req *req, uint64_t end)
+{
+	struct meta_attr a;
+	int r = attr_get(fh->fs, inode_ino(fh->in), &a);
+
+	if (r < 0 || a.size >= end)
+		return r;
+	return io_truncate(fh->in->file, req, end, clock_wall());
+}
+
+int fs_fallocate(struct fs_file *fh, struct tess_req *req, int mode, uint64_t off, uint64_t len)
+{
+	struct tess_range range = {off, len};
+	uint64_t end;
+	int r;
+
+	if (!fh->writer)
+		return -EBADF;
+	if (mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE))
+		return -EOPNOTSUPP;
+	if ((mode & FALLOC_FL_PUNCH_HOLE) && !(mode & FALLOC_FL_KEEP_SIZE))
+		return -EOPNOTSUPP;
+	if ((mode & FALLOC_FL_PUNCH_HOLE) && (mode & FALLOC_FL_ZERO_RANGE))
+		return -EOPNOTSUPP;
+	if (len == 0)
+		return -EINVAL;
+	if (__builtin_add_overflow(off, len, &end) || end > TESS_FILE_MAX)
+		return -EFBIG;
+	r = attr_kill_priv(fh->fs, fh->in, req);
+	if (r == 0 && mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE))
+		r = io_punch(fh->in->file, req, range, clock_wall());
+	else if (r == 0)
+		r = range_room(fh->fs, len);
+	if (r == 0 && !(mode & FALLOC_FL_KEEP_SIZE))
+		r = range_extend(fh, req, end);
+	return r;
+}
+
+int fs_lseek(struct fs_file *fh, struct tess_req *req, uint64_t off, int whence, uint64_t *ret)
+{
+	(void)req;
+	if (whence != SEEK_DATA && whence != SEEK_HOLE)
+		return -EINVAL;
+	return io_seek(fh->in->file, off, whence == SEEK_DATA, ret);
+}
+
+int fs_copy(struct fs_file *src, uint64_t src_off, struct fs_file *dst, uint64_t dst_off,
+	    uint64_t len, struct tess_req *req, uint64_t *ret_n)
+{
+	struct fs *fs = dst->fs;
+	struct meta_attr a;
+	uint64_t end;
+	int r = attr_get(fs, inode_ino(src->in), &a);
+
+	if (r < 0)
+		return r;
+	if (!dst->writer)
+		return -EBADF;
+	len = src_off >= a.size ? 0 : MIN(len, a.size - src_off);
+	if (len == 0) {
+		*ret_n = 0;
+		return 0;
+	}
+	if (__builtin_add_overflow(dst_off, len, &end) || end > TESS_FILE_MAX)
+		return -EFBIG;
+	r = attr_kill_priv(fs, dst->in, req);
+	if (r == 0)
+		r = io_clone(src->in->file, src_off, dst->in->file, dst_off, len, req, clock_wall(),
+			     &a);
+	if (r == 0)
+		*ret_n = len;
+	return r;
+}

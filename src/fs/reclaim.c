@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Deletes what has no name and no user any more. A file of a million extents takes many short
+ * transactions, so it happens here and not in unlink().
+ */
+#include "fs/state.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/pool.h"
+
+LOG_MODULE("reclaim");
+
+#define RECLAIM_BATCH 64u
+#define RECLAIM_WORK  2000u /* records per transaction: a few ms of the writer */
+#define RECLAIM_LOOK \
+	(60 * NS_PER_S) /* how often the namespace is asked for orphans nobody told us of */
+#define RECLAIM_RETRY NS_PER_S
+
+void reclaim_push(struct fs *fs, struct fs_inode *in)
+{
+	struct reclaim *rc = &fs->reclaim;
+
+	scoped_lock(&rc->lock);
+	list_push_back(&rc->queue, &in->link);
+	cond_wake_one(&rc->work);
+}
+
+static unsigned reclaim_take(struct reclaim *rc, struct fs_inode **ret)
+{
+	unsigned n = 0;
+	struct list_node *pos;
+
+	scoped_lock(&rc->lock);
+	while (n < RECLAIM_BATCH && (pos = list_pop_front(&rc->queue)))
+		ret[n++] = list_entry(pos, struct fs_inode, link);
+	return n;
+}
+
+static int reclaim_batch(struct fs *fs, struct fs_inode **in, unsigned n)
+{
+	uint64_t inos[RECLAIM_BATCH];
+	bool more = true;
+	int r = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		inos[i] = inode_ino(in[i]);
+	while (r == 0 && more)
+		r = meta_reclaim(fs->conf.meta, inos, n, RECLAIM_WORK, clock_wall(), &more);
+	for (unsigned i = 0; i < n; i++) {
+		if (r == 0)
+			icache_reclaimed(fs, in[i]);
+		else
+			reclaim_push(fs, in[i]);
+	}
+	return r;
+}
+
+static int reclaim_queue(struct fs *fs)
+{
+	struct fs_inode *in[RECLAIM_BATCH];
+	unsigned n;
+	int r = 0;
+
+	while (r == 0 && (n = reclaim_take(&fs->reclaim, in)))
+		r = reclaim_batch(fs, in, n);
+	if (r < 0)
+		log_warn("deleting unlinked files: %s", err_text(r));
+	return r;
+}
+
+/* Orphans that dead sessions left, and any that an unlink had no memory to tell us of. */
+static void reclaim_look(struct fs *fs)
+{
+	uint64_t inos[RECLAIM_BATCH], after = 0;
+	unsigned n = RECLAIM_BATCH;
+
+	while (n == RECLAIM_BATCH) {
+		if (meta_orphans(fs->conf.meta, after, inos, RECLAIM_BATCH, &n) < 0)
+			return;
+		for (unsigned i = 0; i < n; i++)
+			icache_stale(fs, inos[i]);
+		if (n)
+			after = inos[n - 1];
+	}
+}
+
+static void *reclaim_main(void *arg)
+{
+	struct fs *fs = arg;
+	struct reclaim *rc = &fs->reclaim;
+	int64_t look = 0, wake;
+	bool stop = false;
+
+	while (!stop) {
+		if (clock_now() >= look) {
+			reclaim_look(fs);
+			look = clock_now() + RECLAIM_LOOK;
+		}
+		wake = reclaim_queue(fs) < 0 ? clock_now() + RECLAIM_RETRY : look;
+		lock_take(&rc->lock);
+		/* After a failure the queue is not empty, and waiting is the point. */
+		if (!rc->stop && (wake != look || list_empty(&rc->queue)))
+			cond_wait_until(&rc->work, &rc->lock, wake);
+		stop = rc->stop;
+		lock_drop(&rc->lock);
+	}
+	return NULL;
+}
+
+int reclaim_start(struct fs *fs)
+{
+	struct reclaim *rc = &fs->reclaim;
+	int r;
+
+	lock_init(&rc->lock, LOCK_LEAF, "fs.reclaim");
+	cond_init(&rc->work);
+	list_init(&rc->queue);
+	if (fs->conf.readonly)
+		return 0;
+	r = thread_start(&rc->thread, "reclaim", reclaim_main, fs);
+	rc->running = r == 0;
+	return r;
+}
+
+void reclaim_stop(struct fs *fs)
+{
+	struct reclaim *rc = &fs->reclaim;
+
+	lock_take(&rc->lock);
+	rc->stop = true;
+	cond_wake_all(&rc->work);
+	lock_drop(&rc->lock);
+	if (rc->running) {
+		pthread_join(rc->thread, NULL);
+		rc->running = false;
+		icache_forget_all(fs);
+		reclaim_queue(fs);
+	}
+	cond_done(&rc->work);
+	lock_done(&rc->lock);
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fuse/daemon.h"
+
+#include "base/err.h"
+#include "base/log.h"
+#include "base/scoped.h"
+#include "base/trace.h"
+#include <string.h>
+
+LOG_MODULE("fuse");
+
+static struct trace_hist reply_hists[OP_COUNT] = {
+#define REPLY_HIST(code, str) [OP_##code] = {.name = (str)},
+	DAEMON_OPS(REPLY_HIST)
+#undef REPLY_HIST
+};
+static struct trace_counter reply_counters[] = {{.name = "errors"}, {.name = "io_errors"}};
+static struct trace_group reply_group = {
+	.name = "fuse",
+	.counters = reply_counters,
+	.ncounters = ARRAY_SIZE(reply_counters),
+	.hists = reply_hists,
+	.nhists = OP_COUNT,
+};
+
+int reply_stats_start(void)
+{
+	trace_register(&reply_group);
+	return 0;
+}
+
+void reply_stats_stop(void)
+{
+	trace_unregister(&reply_group);
+}
+
+void op_begin(struct op *op, fuse_req_t fuse, enum daemon_op code, uint64_t ino)
+{
+	const struct fuse_ctx *ctx = fuse_req_ctx(fuse);
+
+	req_begin(&op->req, reply_hists[code].name);
+	op->req.ino = ino;
+	op->req.uid = ctx->uid;
+	op->req.gid = ctx->gid;
+	op->req.pid = ctx->pid;
+	op->req.umask = ctx->umask;
+	op->fuse = fuse;
+	op->code = code;
+	op->d = fuse_req_userdata(fuse);
+	op->watched = false;
+}
+
+static void op_interrupt(fuse_req_t fuse, void *data)
+{
+	struct op *op = data;
+
+	(void)fuse;
+	atomic_store(&op->req.cancelled, true);
+}
+
+void op_watch(struct op *op)
+{
+	op->watched = true;
+	fuse_req_interrupt_func(op->fuse, op_interrupt, op);
+}
+
+/* Before the reply: afterwards the request is libfuse's, and op may be freed under an interrupt. */
+static void op_end(struct op *op, int err)
+{
+	if (op->watched)
+		fuse_req_interrupt_func(op->fuse, NULL, NULL);
+	trace_lat(&reply_hists[op->code], clock_now() - op->req.start);
+	if (err < 0)
+		trace_add(&reply_counters[0], 1);
+}
+
+/* What a user will ask about: not the ENOENTs of a path search. */
+static bool reply_is_trouble(int err)
+{
+	int no = -err_fold(err);
+
+	return no == EIO || no == ENOMEM || no == ENOSPC || no == ETIMEDOUT || no == ESHUTDOWN ||
+	       no == EBUSY;
+}
+
+void reply_err(struct op *op, int err)
+{
+	op_end(op, err);
+	if (err < 0 && reply_is_trouble(err)) {
+		trace_add(&reply_counters[1], 1);
+		log_at(LOG_WARN, op->req.id, "%s of inode %llu by pid %d: %s (%s)", op->req.op,
+		       (unsigned long long)op->req.ino, (int)op->req.pid, err_text(err),
+		       err_name(err));
+	}
+	/* The kernel knows no errno above 511, and takes a reply with one for garbage. */
+	fuse_reply_err(op->fuse, -err_fold(err));
+}
+
+void reply_fill_entry(const struct daemon *d, const struct meta_attr *a,
+		      struct fuse_entry_param *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	ret->ino = a->ino;
+	fs_attr_stat(a, &ret->attr);
+	ret->attr_timeout = fs_attr_cacheable(a) ? d->attr_ttl : 0;
+	ret->entry_timeout = d->entry_ttl;
+}
+
+void reply_entry(struct op *op, int err, const struct meta_attr *a)
+{
+	struct fuse_entry_param e;
+
+	/* Cached by the kernel, so that the next search for what is not there stays in the kernel.
+	 */
+	if (err == -ENOENT && op->code == OP_LOOKUP && op->d->negative_ttl > 0) {
+		memset(&e, 0, sizeof(e));
+		e.entry_timeout = op->d->negative_ttl;
+	} else if (err < 0) {
+		reply_err(op, err);
+		return;
+	} else {
+		reply_fill_entry(op->d, a, &e);
+	}
+	op_end(op, 0);
+	fuse_reply_entry(op->fuse, &e);
+}
+
+void reply_attr(struct op *op, int err, const struct meta_attr *a)
+{
+	struct stat st;
+
+	if (err < 0) {
+		reply_err(op, err);
+		return;
+	}
+	fs_attr_stat(a, &st);
+	op_end(op, 0);
+	fuse_reply_attr(op->fuse, &st, fs_attr_cacheable(a) ? op->d->attr_ttl : 0);
+}
+
+void reply_buf(struct op *op, int err, const void *p, size_t n)
+{
+	if (err < 0) {
+		reply_err(op, err);
+		return;
+	}
+	op_end(op, 0);
+	fuse_reply_buf(op->fuse, p, n);
+}
+
+void reply_iov(struct op *op, int err, const struct iovec *iov, unsigned n)
+{
+	if (err < 0) {
+		reply_err(op, err);
+		return;
+	}
+	op_end(op, 0);
+	if (n)
+		fuse_reply_iov(op->fuse, iov, (int)n);
+	else
+		fuse_reply_buf(op->fuse, NULL, 0);
+}
+
+void reply_write(struct op *op, int err, size_t n)
+{
+	if (err < 0) {
+		reply_err(op, err);
+		return;
+	}
+	op_end(op, 0);
+	fuse_reply_write(op->fuse, n);
+}
+
+static void reply_fill_open(struct fs_file *fh, struct fuse_file_info *fi)
+{
+	struct fs_open_info info = fs_file_info(fh);
+
+	fi->fh = (uintptr_t)fh;
+	/* O_DIRECT reads and writes do not touch the cache: nothing to set for them. */
+	fi->direct_io = info.direct_io;
+	fi->keep_cache = info.keep_cache;
+	fi->noflush = info.noflush;
+#if DAEMON_HAS_PARALLEL
+	fi->parallel_direct_writes = info.parallel_writes;
+#endif
+}
+
+void reply_open(struct op *op, int err, struct fs_file *fh, struct fuse_file_info *fi)
+{
+	if (err < 0) {
+		reply_err(op, err);
+		return;
+	}
+	reply_fill_open(fh, fi);
+	op_end(op, 0);
+	/* Interrupted: no release will come. */
+	if (fuse_reply_open(op->fuse, fi) == -ENOENT)
+		fs_release(fh, &op->req);
+}
+
+void reply_create(struct op *op, int err, const struct meta_attr *a, struct fs_file *fh,
+		  struct fuse_file_info *fi)
+{
+	struct fuse_entry_param e;
+
+	if (err < 0) {
+		reply_err(op, err);
+		return;
+	}
+	reply_fill_entry(op->d, a, &e);
+	reply_fill_open(fh, fi);
+	op_end(op, 0);
+	if (fuse_reply_create(op->fuse, &e, fi) == -ENOENT)
+		fs_release(fh, &op->req);
+}
+
+void reply_xattr(struct op *op, int err, const void *p, size_t n, bool size_only)
+{
+	if (err < 0) {
+		reply_err(op, err);
+		return;
+	}
+	op_end(op, 0);
+	if (size_only)
+		fuse_reply_xattr(op->fuse, n);
+	else
+		fuse_reply_buf(op->fuse, p, n);
+}
+
+void reply_statfs(struct op *op, int err, const struct statvfs *st)
+{
+	if (err < 0) {
+		reply_err(op, err);
+		return;
+	}
+	op_end(op, 0);
+	fuse_reply_statfs(op->fuse, st);
+}
+
+void reply_lseek(struct op *op, int err, uint64_t off)
+{
+	if (err < 0) {
+		reply_err(op, err);
+		return;
+	}
+	op_end(op, 0);
+	fuse_reply_lseek(op->fuse, (off_t)off);
+}
