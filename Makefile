@@ -166,14 +166,15 @@ cases_of = $(1): $(if $(filter lint,$(1)),$(wildcard tests/lint/*.sh), \
 RUN = BUILD=$(BUILD) CC='$(CC)' MPICC='$(MPICC)' SANFLAGS='$(SANFLAGS)' TESTS='$(TESTS)' \
 	LINT_CFLAGS='$(LANG_FLAGS) -Isrc -Iinclude $(DEFS) $(DEP_CFLAGS)' tests/run
 .PHONY: check-built bench-build $(addprefix check-,$(TIERS))
-# What each tier has to have built. Static pattern rules, so that one tier never waits for another's.
+# A tier never waits for another's programs; these need the program tessera besides their own.
+MOUNT_TIERS := fault model $(SCRIPT_TIERS)
 check-lint: ; @$(RUN) $(call cases_of,lint)
-$(addprefix check-,$(PROGRAM_TIERS)): check-%: need-check
-	@$(MAKE) --no-print-directory $(call progs_of,$*)
+$(patsubst %,check-%,$(filter-out lint,$(TIERS))): check-%: need-check
+	@$(MAKE) --no-print-directory tier-$*
 	@$(RUN) $(call cases_of,$*)
-$(addprefix check-,$(SCRIPT_TIERS)): check-%: need-check all
-	@$(MAKE) --no-print-directory $(call progs_of,$(filter-out hpc,$*)) $(if $(filter hpc,$*),$(HPC_PROGS)) all
-	@$(RUN) $(call cases_of,$*)
+$(patsubst %,tier-%,$(filter-out lint,$(TIERS))): tier-%: FORCE
+	@$(MAKE) --no-print-directory $(if $(filter $*,$(MOUNT_TIERS)),all) \
+		$(if $(filter hpc,$*),$(HPC_PROGS),$(call progs_of,$*)) nothing
 check-built: need-check all tests
 	@$(RUN) $(foreach t,$(TIERS),$(call cases_of,$(t)))
 need-check:
@@ -192,7 +193,7 @@ check-san:
 		CONFIGURE_ARGS='--enable-debug --enable-sanitize=address,undefined' check-tiers
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/san-thread \
 		CONFIGURE_ARGS='--enable-debug --enable-sanitize=thread' check-tiers
-check-tiers: need-check $(foreach t,$(SAN_TIERS),$(call progs_of,$(t)))
+check-tiers: need-check all $(foreach t,$(SAN_TIERS),$(call progs_of,$(t)))
 	@$(RUN) $(foreach t,$(SAN_TIERS),$(call cases_of,$(t)))
 
 # --- installing and shipping -----------------------------------------------------------------
@@ -251,7 +252,8 @@ help:
 	@echo 'one tier of check: $(addprefix check-,$(TIERS)) check-san'
 	@sed -n '3,/^$$/s/^# \{0,1\}//p' Makefile
 
+nothing: ; @:
 FORCE:
-.PHONY: FORCE need-check check-tiers
+.PHONY: FORCE nothing need-check check-tiers
 -include $(patsubst %.o,%.d,$(ALL_OBJS) $(TOOL_OBJS) $(TESTLIB_OBJS)) \
 	$(addsuffix .d,$(TEST_PROGS) $(BENCH_PROGS))
