@@ -173,7 +173,7 @@ $(patsubst %,check-%,$(filter-out lint,$(TIERS))): check-%: need-check
 	@$(MAKE) --no-print-directory tier-$*
 	@$(RUN) $(call cases_of,$*)
 $(patsubst %,tier-%,$(filter-out lint,$(TIERS))): tier-%: FORCE
-	@$(MAKE) --no-print-directory $(if $(filter $*,$(MOUNT_TIERS)),all) \
+	@$(MAKE) $(if $(V),,-s) --no-print-directory $(if $(filter $*,$(MOUNT_TIERS)),all) \
 		$(if $(filter hpc,$*),$(HPC_PROGS),$(call progs_of,$*)) nothing
 check-built: need-check all tests
 	@$(RUN) $(foreach t,$(TIERS),$(call cases_of,$(t)))
