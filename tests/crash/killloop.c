@@ -126,9 +126,10 @@ static int gather(unsigned round, const char *what)
 
 /* Points at which the order of the steps matters; one that the product does not have never hits. */
 static const char *const points[] = {
-	"env.commit", "env.sync",   "env.meta",	    "kv.commit",       "kv.put",
-	"store.put",  "store.del",  "io.flush.put", "io.flush.commit", "stage.append",
-	"stage.seal", "stage.sync", "gc.delete",
+	"env.commit",	"env.sync",	   "env.meta",	       "kv.commit",	"kv.put",
+	"store.put",	"store.del",	   "store.kv.write",   "store.kv.sync", "store.kv.header",
+	"io.flush.put", "io.flush.commit", "io.flush.committed", "io.sync",	"stage.append",
+	"stage.seal.put", "stage.seal.commit", "gc.delete",
 };
 
 static void die(unsigned round, uint64_t *rng)
