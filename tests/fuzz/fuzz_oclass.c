@@ -54,7 +54,7 @@ static void check_geo(const uint8_t *data, size_t n)
 	struct oclass_piece p;
 	uint64_t sum = 0, it = 0;
 	uint8_t b[20] = { 0 };
-	struct tess_range r;
+	struct tess_range r = { 0 };
 	uint16_t id;
 
 	memcpy(b, data, MIN(n, sizeof(b)));
@@ -65,7 +65,6 @@ static void check_geo(const uint8_t *data, size_t n)
 	memcpy(&g.cell, b + 3, 4);
 	memcpy(&g.len, b + 7, 4);
 	memcpy(&r.off, b + 11, 4);
-	r.off &= UINT32_MAX;
 	r.len = (uint64_t)b[15] << 14;
 	if (oclass_geo_check(&g) < 0)
 		return;
