@@ -178,7 +178,8 @@ $(patsubst %,tier-%,$(filter-out lint,$(TIERS))): tier-%: FORCE
 check-built: need-check all tests
 	@$(RUN) $(foreach t,$(TIERS),$(call cases_of,$(t)))
 need-check:
-	@[ '$(HAVE_CHECK)' = yes ] || { echo 'libcheck is missing: run make deps-test' >&2; exit 1; }
+	@[ '$(HAVE_CHECK)' = yes ] || \
+		{ echo 'configure found no libcheck: make deps-test, or rm $(BUILD)/config.mk' >&2; exit 1; }
 
 # From a fresh clone: first what is missing, then the tests.
 check:
@@ -234,9 +235,9 @@ PKGS := autoconf gcc libc6-dev make pkg-config fuse3 libfuse3-dev liblmdb-dev li
 	libjansson-dev libisal-dev liburing-dev
 PKGS_TEST := check acl attr clang clang-format mandoc mpich libmpich-dev universal-ctags
 deps:
-	@tests/packages $(PKGS)
+	@BUILD=$(BUILD) tests/packages $(PKGS)
 deps-test:
-	@tests/packages $(PKGS_TEST)
+	@BUILD=$(BUILD) tests/packages $(PKGS_TEST)
 # A libfuse with FUSE over io_uring, for CONFIGURE_ARGS=--with-fuse=$(LIBFUSE_PREFIX).
 LIBFUSE_PREFIX ?= $(TOP)/build-libfuse
 deps-libfuse:
