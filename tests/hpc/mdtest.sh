@@ -15,7 +15,7 @@ run() { # text mdtest-options…
 make_fs
 run 'easy' -n 500 -u -L -F
 run 'directories' -n 300 -u -D
-run 'hard' -n 300 -t -F -w 3901 -e 3901 -W
+run 'hard' -n 300 -t -F -w 3901 -e 3901 -X
 run 'tree' -I 5 -z 3 -b 3
 drop_fs
 exit $bad
