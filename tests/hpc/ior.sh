@@ -21,6 +21,6 @@ mkdir "$mnt/ior"
 run 'easy' -F -t 1m -b 64m -o "$mnt/ior/easy"
 run 'hard' -t 47008 -b 47008 -s 1000 -o "$mnt/ior/hard"
 run 'small transfers' -t 4k -b 4m -s 4 -o "$mnt/ior/small"
-run 'random offsets' -G 7 -F -z -t 64k -b 16m -o "$mnt/ior/random"
+run 'random offsets' --random-offset-seed=7 -F -z -t 64k -b 16m -o "$mnt/ior/random"
 drop_fs
 exit $bad
