@@ -52,7 +52,7 @@ static int umount_run(struct tool *t)
 		tess_control(w->dir, w->mountpoint, "flush", &answer, t->why);
 	if (code)
 		return code;
-	r = fuse_umount_main(w->mountpoint, o->lazy || o->force, t->why);
+	r = fuse_umount_main(t->argv[0], o->lazy || o->force, t->why);
 	if (r < 0 && !o->force)
 		return tool_fail(t, NULL, t->why);
 	return TOOL_OK;

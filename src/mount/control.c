@@ -15,8 +15,10 @@
 #include "base/scoped.h"
 #include "base/trace.h"
 #include "mount/mount.h"
+#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -296,6 +298,26 @@ static void control_addr(int run, const char *name, struct sockaddr_un *ret)
 	snprintf(ret->sun_path, sizeof(ret->sun_path), "/proc/self/fd/%d/%.63s", run, name);
 }
 
+/* Sockets of dead daemons, and last words that somebody had the time to read. */
+static void control_clear(int run)
+{
+	int copy = dup(run);
+	DIR *d = copy < 0 ? NULL : fdopendir(copy);
+	struct dirent *e;
+
+	while (d && (e = readdir(d))) {
+		char *end;
+		long pid = strtol(e->d_name, &end, 10);
+
+		if (pid <= 0 || (strcmp(end, ".sock") && strcmp(end, ".failed")))
+			continue;
+		if (!strcmp(end, ".failed") || (kill((pid_t)pid, 0) < 0 && errno == ESRCH))
+			unlinkat(run, e->d_name, 0);
+	}
+	if (d)
+		closedir(d);
+}
+
 static int control_listen(struct control *c)
 {
 	struct sockaddr_un addr;
@@ -332,6 +354,7 @@ static int control_new(struct control **ret, struct tess *t)
 	err = pool_new(&c->pool, "control", CONTROL_THREADS, 64);
 	if (err < 0)
 		goto fail_run;
+	control_clear(c->run);
 	err = control_listen(c);
 	if (err < 0)
 		goto fail_pool;

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* layer: mount */
+#include "base/err.h"
+#include "base/fault.h"
+#include "unit.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <tessera/tessera.h>
+#include <unistd.h>
+
+static char top[256], dir[300], why[TESS_WHY];
+
+static void setup(void)
+{
+	const char *tmp = getenv("TESS_TMP");
+
+	snprintf(top, sizeof(top), "%.200s/mkfs.XXXXXX", tmp ? tmp : "/tmp");
+	ck_assert_ptr_nonnull(mkdtemp(top));
+	snprintf(dir, sizeof(dir), "%s/fs", top);
+	why[0] = '\0';
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	(void)st;
+	(void)type;
+	(void)at;
+	return remove(path);
+}
+
+static void teardown(void)
+{
+	fault_set(NULL);
+	nftw(top, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static unsigned entries(const char *path)
+{
+	DIR *d = opendir(path);
+	unsigned n = 0;
+
+	ck_assert_ptr_nonnull(d);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n - 2;
+}
+
+START_TEST(what_mkfs_made_opens)
+{
+	struct tess_mkfs conf = { .dir = dir, .label = "a label" };
+	struct tess *t;
+	uint64_t ino;
+
+	ck_assert_msg(!tess_mkfs(&conf, why), "%s", why);
+	ck_assert_msg(!tess_open(&t, dir, TESS_LOOK, NULL, NULL, why), "%s", why);
+	CLEAN(tess_resolve(t, "/", &ino));
+	ck_assert_uint_eq(ino, TESS_ROOT_INO);
+	CLEAN(tess_close(t, why));
+}
+END_TEST
+
+START_TEST(it_opens_for_work_and_leaves_no_session)
+{
+	struct tess_mkfs conf = { .dir = dir };
+	struct tess_fsck f = { 0 };
+	struct tess *t, *u;
+
+	ck_assert_msg(!tess_mkfs(&conf, why), "%s", why);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_msg(!tess_open(&t, dir, TESS_WORK, NULL, NULL, why), "%s", why);
+		ck_assert_msg(!tess_close(t, why), "%s", why);
+	}
+	ck_assert_msg(!tess_open(&u, dir, TESS_LOOK, NULL, NULL, why), "%s", why);
+	ck_assert_msg(!tess_fsck(u, &f, why), "%s", why);
+	ck_assert_uint_eq(f.findings, 0);
+	ck_assert_uint_eq(f.inodes, 1);
+	CLEAN(tess_close(u, why));
+}
+END_TEST
+
+START_TEST(a_mount_answers_on_its_socket)
+{
+	struct tess_mkfs conf = { .dir = dir };
+	char *answer = NULL;
+	struct tess *t;
+
+	ck_assert_msg(!tess_mkfs(&conf, why), "%s", why);
+	ck_assert_int_eq(tess_control(dir, "/nowhere", "hello", &answer, why), -ENOTCONN);
+	ck_assert_msg(!tess_open(&t, dir, TESS_MOUNT, NULL, "/nowhere", why), "%s", why);
+	ck_assert_msg(!tess_control(dir, "/nowhere", "hello", &answer, why), "%s", why);
+	ck_assert_int_eq(strtol(answer, NULL, 10), getpid());
+	free(answer);
+	ck_assert_msg(!tess_control(dir, NULL, "flush", &answer, why), "%s", why);
+	free(answer);
+	ck_assert_int_eq(tess_control(dir, "/elsewhere", "hello", &answer, why), -ENOTCONN);
+	ck_assert_int_lt(tess_control(dir, NULL, "dance", &answer, why), 0);
+	ck_assert_ptr_nonnull(strstr(why, "stats"));
+	ck_assert_msg(!tess_close(t, why), "%s", why);
+	ck_assert_int_eq(tess_control(dir, NULL, "hello", &answer, why), -ENOTCONN);
+}
+END_TEST
+
+START_TEST(a_second_mkfs_is_refused_and_harmless)
+{
+	struct tess_mkfs conf = { .dir = dir };
+	struct tess *t;
+
+	CLEAN(tess_mkfs(&conf, why));
+	ck_assert_int_eq(tess_mkfs(&conf, why), -ENOTEMPTY);
+	ck_assert_ptr_nonnull(strstr(why, "already"));
+	CLEAN(tess_open(&t, dir, TESS_LOOK, NULL, NULL, why));
+	CLEAN(tess_close(t, why));
+}
+END_TEST
+
+static const struct {
+	struct tess_mkfs conf;
+	int err;
+	const char *says;
+} bad[] = {
+	{ { .cls = "S0" }, -TESS_E_CLASS_UNKNOWN, "S" },
+	{ { .cls = "RP_2G1" }, -TESS_E_CLASS_LATER, "RP_2G1" },
+	{ { .cls = "EC_4P2GX" }, -TESS_E_CLASS_LATER, "EC_4P2GX" },
+	{ { .cls = "S2" }, -TESS_E_CLASS_TARGETS, "target" },
+	{ { .mapper = "lazy" }, -TESS_E_MAPPER_UNKNOWN, "write-optimized" },
+	{ { .segment_size = 1 }, -TESS_E_OPT_VALUE, "64k" },
+	{ { .segment_size = UINT64_C(1) << 40 }, -TESS_E_OPT_VALUE, "64M" },
+	{ { .targets = (const char *const[]){ "kv" }, .ntargets = 1 }, -TESS_E_URI, "kv" },
+	{ { .targets = (const char *const[]){ "tape:x" }, .ntargets = 1 }, -TESS_E_URI, "tape" },
+	{ { .targets = (const char *const[]){ "mem:", "mem:" }, .ntargets = 2 }, -TESS_E_URI, "twice" },
+};
+
+START_TEST(bad_input_is_named_and_leaves_nothing)
+{
+	struct tess_mkfs conf = bad[_i].conf;
+
+	conf.dir = dir;
+	ck_assert_int_eq(tess_mkfs(&conf, why), bad[_i].err);
+	ck_assert_msg(strstr(why, bad[_i].says), "'%s' does not name '%s'", why, bad[_i].says);
+	ck_assert_ptr_null(strchr(why, '\n'));
+	ck_assert_uint_eq(entries(top), 0);
+}
+END_TEST
+
+/* Fails each allocation in turn, until none is left to fail. */
+START_TEST(a_failed_allocation_leaves_nothing)
+{
+	struct tess_mkfs conf = { .dir = dir };
+	int err = -ENOMEM;
+	unsigned n = 0;
+
+	while (err) {
+		char spec[64];
+
+		snprintf(spec, sizeof(spec), "alloc@%u=ENOMEM", ++n);
+		CLEAN(fault_set(spec));
+		err = tess_mkfs(&conf, why);
+		fault_set(NULL);
+		if (err)
+			ck_assert_msg(entries(top) == 0, "allocation %u left something: %s", n, why);
+		ck_assert_uint_lt(n, 10000);
+	}
+	ck_assert_uint_gt(n, 10);
+}
+END_TEST
+
+START_TEST(what_is_no_file_system_is_refused)
+{
+	struct tess *t;
+
+	ck_assert_int_eq(tess_open(&t, dir, TESS_LOOK, NULL, NULL, why), -ENOENT);
+	ck_assert_int_eq(tess_open(&t, top, TESS_LOOK, NULL, NULL, why), -TESS_E_FORMAT_MAGIC);
+	ck_assert_ptr_nonnull(strstr(why, "not a Tessera"));
+	ck_assert_int_eq(tess_open(&t, "/etc/passwd", TESS_LOOK, NULL, NULL, why), -ENOTDIR);
+}
+END_TEST
+
+START_TEST(a_garbage_namespace_is_refused)
+{
+	struct tess_mkfs conf = { .dir = dir };
+	char path[400], junk[8192];
+	struct tess *t;
+	int fd;
+
+	CLEAN(tess_mkfs(&conf, why));
+	snprintf(path, sizeof(path), "%s/meta/data.mdb", dir);
+	memset(junk, 'j', sizeof(junk));
+	fd = open(path, O_WRONLY);
+	ck_assert_int_eq(pwrite(fd, junk, sizeof(junk), 0), sizeof(junk));
+	close(fd);
+	ck_assert_int_lt(tess_open(&t, dir, TESS_LOOK, NULL, NULL, why), 0);
+	ck_assert_ptr_null(strchr(why, '\n'));
+	ck_assert_uint_gt(strlen(why), 10);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("mkfs");
+	TCase *c = tcase_create("mkfs");
+
+	tcase_add_checked_fixture(c, setup, teardown);
+	tcase_set_timeout(c, 60);
+	tcase_add_test(c, what_mkfs_made_opens);
+	tcase_add_test(c, it_opens_for_work_and_leaves_no_session);
+	tcase_add_test(c, a_mount_answers_on_its_socket);
+	tcase_add_test(c, a_second_mkfs_is_refused_and_harmless);
+	tcase_add_loop_test(c, bad_input_is_named_and_leaves_nothing, 0, sizeof(bad) / sizeof(bad[0]));
+	tcase_add_test(c, a_failed_allocation_leaves_nothing);
+	tcase_add_test(c, what_is_no_file_system_is_refused);
+	tcase_add_test(c, a_garbage_namespace_is_refused);
+	suite_add_tcase(s, c);
+	return unit_run(s);
+}
