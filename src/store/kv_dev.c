@@ -340,12 +340,14 @@ int kv_dev_header_write(struct kv_dev *d, const struct kv_target *t)
 	if (!p)
 		return -ENOMEM;
 	memset(p, 0, KV_UNIT);
-	memcpy(p, header_magic, 8);
-	put_le64(p + 8, t->version);
-	put_le64(p + 16, t->fsid);
-	put_le64(p + 24, t->uid);
-	put_le64(p + 32, t->size);
-	put_le32(p + 40, crc32c(0, p, 40));
+	if (t->version) {	/* else zeros: no target any more */
+		memcpy(p, header_magic, 8);
+		put_le64(p + 8, t->version);
+		put_le64(p + 16, t->fsid);
+		put_le64(p + 24, t->uid);
+		put_le64(p + 32, t->size);
+		put_le32(p + 40, crc32c(0, p, 40));
+	}
 	r = fault_point("store.kv.header");
 	if (r == 0)
 		r = dev_vec(d, true, &v, 1, 0);

@@ -245,6 +245,27 @@ static void format_undo(const struct kv_params *p)
 		(void)unlink(p->conf->place);
 }
 
+/* Only what says that it is this file system's; a block device loses its header. */
+void kv_unmake(const struct store_conf *conf)
+{
+	struct text unread = TEXT_INIT;
+	struct kv_params p = { .conf = conf, .why = &unread };
+	struct kv_dev d = { .fd = -1 };
+	struct kv_target t, none = { 0 };
+
+	if (kv_params_get(&p) == 0 && kv_dev_open(&d, conf->place, O_RDWR, true, &unread) == 0 &&
+	    kv_dev_header_read(&d, &t) == 0 && t.fsid == conf->fsid) {
+		if (d.block)
+			(void)kv_dev_header_write(&d, &none);
+		p.made_file = !d.block;
+		p.made_index = true;
+		format_undo(&p);
+	}
+	kv_dev_close(&d);
+	free(p.index);
+	text_done(&unread);
+}
+
 static int kv_format(struct kv *kv, struct kv_params *p)
 {
 	int r, r2;

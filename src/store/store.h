@@ -113,6 +113,8 @@ struct store_ops {
 	 */
 	void (*to_text)(const struct store *s, struct text *out);
 	void (*close)(struct store *s);				/* barrier first; all ops are done */
+	/* Optional: removes what open() with `create` made and nobody used; it is closed. As well as it can. */
+	void (*unmake)(const struct store_conf *conf);
 	/* Optional: own bookkeeping against itself, with nobody writing. One line per defect; their number or negative. */
 	int  (*check)(struct store *s, struct text *out);
 };
@@ -162,6 +164,8 @@ struct store_open_opts {
 	const char *boot_id;
 };
 int store_open_uri(struct store **ret, const char *uri, const struct store_open_opts *opts, struct text *why);
+/* Takes a target back that store_open_uri() made with `create` and that is closed: when mkfs fails later on. */
+void store_unmake_uri(const char *uri, uint64_t fsid);
 /* Parses only: nothing is opened or made. 0, -ENOMEM, -TESS_E_URI with `why`. */
 int store_uri_check(const char *uri, struct text *why);
 /* Appends a query value ("tier", "label", …), decoded, to `ret`. 0, -ENOENT when it is not there, or as check. */

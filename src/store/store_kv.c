@@ -356,5 +356,6 @@ const struct store_ops store_kv_ops = {
 	.usage = kv_usage,
 	.to_text = kv_to_text,
 	.close = kv_close,
+	.unmake = kv_unmake,
 	.check = kv_check,
 };

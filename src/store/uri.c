@@ -267,6 +267,8 @@ static int uri_stack(struct uri *u, const struct store_open_opts *o, struct stor
 		r = decos[i].ops->open(&outer, &u->conf, s, why);
 		if (r < 0) {
 			store_close(s);
+			if (o->create && u->scheme->ops->unmake)
+				u->scheme->ops->unmake(&u->conf);
 			return r;
 		}
 		s = outer;
@@ -297,6 +299,19 @@ int store_open_uri(struct store **ret, const char *uri, const struct store_open_
 	free(u.buf);
 	text_done(&unread);
 	return r;
+}
+
+void store_unmake_uri(const char *uri, uint64_t fsid)
+{
+	struct text unread = TEXT_INIT;
+	struct uri u;
+
+	if (uri_parse(&u, uri, &unread) == 0 && u.scheme->ops->unmake) {
+		u.conf.fsid = fsid;
+		u.scheme->ops->unmake(&u.conf);
+	}
+	free(u.buf);
+	text_done(&unread);
 }
 
 int store_uri_check(const char *uri, struct text *why)
