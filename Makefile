@@ -26,7 +26,7 @@ say = $(if $(V),,@echo '  $(1)  $(2)';)
 .SUFFIXES:
 
 # These work before anything is configured, or start make again.
-BARE := clean distclean deps deps-test deps-libfuse help demo check check-san dist
+BARE := clean distclean deps deps-test deps-libfuse help demo check check-san fuzz dist
 GOALS := $(or $(MAKECMDGOALS),all)
 .PHONY: all install uninstall bench tests $(BARE)
 all:
@@ -197,6 +197,20 @@ check-san:
 check-tiers: need-check all $(foreach t,$(SAN_TIERS),$(call progs_of,$(t)))
 	@$(RUN) $(foreach t,$(SAN_TIERS),$(call cases_of,$(t)))
 
+# Longer than the replay of check-fuzz: make fuzz FUZZ=codec SECONDS=600, with clang's libFuzzer. What
+# it finds new goes into the corpus of this object directory, what fails into its crash-* files.
+FUZZ ?= opt
+SECONDS ?= 60
+fuzz:
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/libfuzzer CONFIGURE_ARGS='CC=clang --enable-debug \
+		--enable-sanitize=address,undefined,fuzzer-no-link' libfuzzer FUZZ=$(FUZZ)
+	@mkdir -p $(BUILD)/libfuzzer/corpus/$(FUZZ)
+	cd $(BUILD)/libfuzzer && ./fuzz_$(FUZZ) -max_total_time=$(SECONDS) corpus/$(FUZZ) \
+		$(wildcard $(TOP)/tests/fuzz/corpus/$(FUZZ))
+libfuzzer: $(BUILD)/tests/fuzz/fuzz_$(FUZZ).o $(foreach a,$(ARCHIVES),$(BUILD)/lib$(a).a)
+	$(LINK) -fsanitize=fuzzer -o $(BUILD)/fuzz_$(FUZZ) $< -Wl,--start-group \
+		$(foreach a,$(ARCHIVES),$(BUILD)/lib$(a).a) -Wl,--end-group $(LIBS)
+
 # --- installing and shipping -----------------------------------------------------------------
 
 install: all
@@ -250,11 +264,11 @@ demo:
 
 help:
 	@echo 'all check bench demo install uninstall dist clean distclean deps deps-test'
-	@echo 'one tier of check: $(addprefix check-,$(TIERS)) check-san'
+	@echo 'one tier of check: $(addprefix check-,$(TIERS)) check-san fuzz'
 	@sed -n '3,/^$$/s/^# \{0,1\}//p' Makefile
 
 nothing: ; @:
 FORCE:
-.PHONY: FORCE nothing need-check check-tiers
+.PHONY: FORCE nothing libfuzzer need-check check-tiers
 -include $(patsubst %.o,%.d,$(ALL_OBJS) $(TOOL_OBJS) $(TESTLIB_OBJS)) \
 	$(addsuffix .d,$(TEST_PROGS) $(BENCH_PROGS))
