@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Chunks of durable segments. A segment id names the same bytes for ever, so nothing here is ever
+ * stale; what is not wanted is freed, least recently used first, when the budget says so.
+ *
+ *   state     buf        waiters   in the LRU list
+ *   LOADING   not yet    maybe     no
+ *   READY     the bytes  none      yes
+ */
+#include "base/err.h"
+#include "base/fault.h"
+#include "base/scoped.h"
+#include "io/read_int.h"
+
+#define SHARDS 16u
+
+struct chunk {
+	struct htab_node node;		/* key: hash of segment id and index */
+	tess_segid       seg;
+	uint32_t         index;
+	bool             ready, ahead;	/* ahead: nobody asked for it yet */
+	struct buf      *buf;		/* a reference */
+	struct list_node lru;
+	struct list_node waiters;
+	struct io_fetch  fetch;
+	struct tess_req  req;
+};
+
+struct shard {
+	struct lock      lock;		/* LOCK_IO_CACHE */
+	struct htab      table;
+	struct list_node lru;		/* oldest first */
+};
+
+struct cache {
+	struct shard shard[SHARDS];
+	struct lock  lock;		/* LOCK_LEAF, guards loading */
+	struct cond  idle;
+	unsigned     loading;
+	atomic_uint  hand;		/* the shard that is reclaimed from next */
+	atomic_uint_fast64_t bytes;
+};
+
+static uint64_t chunk_key(tess_segid seg, uint32_t index)
+{
+	return hash64(seg + hash64(index + UINT64_C(1)));
+}
+
+static struct shard *shard_of(struct cache *c, uint64_t key)
+{
+	return &c->shard[key >> 60];
+}
+
+int cache_new(struct io *io)
+{
+	struct cache *c = mem_zalloc(sizeof(*c));
+	int e = 0;
+
+	if (!c)
+		return -ENOMEM;
+	for (unsigned i = 0; i < SHARDS; i++) {
+		lock_init(&c->shard[i].lock, LOCK_IO_CACHE, "io.cache");
+		list_init(&c->shard[i].lru);
+		if (htab_init(&c->shard[i].table, 64) < 0)
+			e = -ENOMEM;
+	}
+	lock_init(&c->lock, LOCK_LEAF, "io.cache.idle");
+	cond_init(&c->idle);
+	io->cache = c;
+	if (e < 0)
+		cache_free(io);
+	return e;
+}
+
+static struct chunk *find_locked(struct shard *s, uint64_t key, tess_segid seg, uint32_t index)
+{
+	struct chunk *c = (struct chunk *)htab_find(&s->table, key);
+
+	/* 64 bits of hash: a collision is treated as a miss that is never cached. */
+	return c && c->seg == seg && c->index == index ? c : NULL;
+}
+
+static void chunk_free(struct cache *cache, struct chunk *c)
+{
+	if (c->buf)
+		atomic_fetch_sub(&cache->bytes, c->buf->cap);
+	buf_unref(c->buf);
+	io_fetch_done(&c->fetch);
+	free(c);
+}
+
+enum cache_got cache_get(struct io *io, tess_segid seg, uint32_t chunk, struct buf **ret,
+			 struct cache_wait *w)
+{
+	uint64_t key = chunk_key(seg, chunk);
+	struct shard *s = shard_of(io->cache, key);
+	struct chunk *c;
+
+	scoped_lock(&s->lock);
+	c = find_locked(s, key, seg, chunk);
+	if (!c)
+		return CACHE_MISS;
+	if (!w)
+		return c->ready ? CACHE_HIT : CACHE_WAIT;
+	if (c->ahead)
+		io_count(io, IO_AHEAD_USED, 1);
+	c->ahead = false;
+	if (!c->ready) {
+		list_push_back(&c->waiters, &w->link);
+		return CACHE_WAIT;
+	}
+	list_remove(&c->lru);
+	list_push_back(&s->lru, &c->lru);
+	*ret = buf_ref(c->buf);
+	return CACHE_HIT;
+}
+
+static void load_over(struct cache *c)
+{
+	scoped_lock(&c->lock);
+	if (--c->loading == 0)
+		cond_wake_all(&c->idle);
+}
+
+static void load_done(struct io_fetch *f)
+{
+	struct chunk *c = f->owner;
+	struct io *io = f->io;
+	struct cache *cache = io->cache;
+	struct shard *s = shard_of(cache, c->node.key);
+	struct list_node waiters = LIST_INIT(waiters), *n;
+	struct buf *b = f->err == 0 ? buf_ref(f->buf) : NULL;
+	int e = f->err;
+
+	lock_take(&s->lock);
+	while ((n = list_pop_front(&c->waiters)))
+		list_push_back(&waiters, n);
+	if (e == 0) {
+		c->buf = steal_ptr(f->buf);
+		c->ready = true;
+		atomic_fetch_add(&cache->bytes, c->buf->cap);
+		list_push_back(&s->lru, &c->lru);
+		c = NULL;
+	} else {
+		htab_remove(&s->table, &c->node);
+	}
+	lock_drop(&s->lock);
+	while ((n = list_pop_front(&waiters))) {
+		struct cache_wait *w = list_entry(n, struct cache_wait, link);
+
+		w->fn(w, b, e);
+	}
+	buf_unref(b);
+	if (c)
+		chunk_free(cache, c);
+	load_over(cache);
+	if (budget_over(io->budget, MEM_CACHE))
+		cache_reclaim(io, 2 * IO_CHUNK);
+}
+
+int cache_load(struct io *io, const struct meta_segment *seg, uint32_t index, bool ahead)
+{
+	uint64_t key = chunk_key(seg->id, index), off = index * IO_CHUNK;
+	struct cache *cache = io->cache;
+	struct shard *s = shard_of(cache, key);
+	struct chunk *c = mem_zalloc(sizeof(*c));
+
+	if (!c)
+		return -ENOMEM;
+	c->node.key = key;
+	c->seg = seg->id;
+	c->index = index;
+	c->ahead = ahead;
+	list_init(&c->waiters);
+	list_init(&c->lru);
+	req_begin(&c->req, ahead ? "read-ahead" : "read");
+	c->req.deadline = clock_now() + IO_DEADLINE;
+	c->fetch = (struct io_fetch){ .io = io, .req = &c->req, .seg = *seg, .done = load_done,
+				      .owner = c, .use = MEM_CACHE,
+				      .want = { off, MIN(IO_CHUNK, seg->len - off) } };
+	lock_take(&s->lock);
+	if (htab_find(&s->table, key)) {
+		lock_drop(&s->lock);
+		free(c);
+		return 0;
+	}
+	htab_insert(&s->table, &c->node);
+	lock_drop(&s->lock);
+	lock_take(&cache->lock);
+	cache->loading++;
+	lock_drop(&cache->lock);
+	if (ahead)
+		io_count(io, IO_AHEAD_CHUNKS, 1);
+	io_fetch_start(&c->fetch);
+	return 0;
+}
+
+/* The oldest chunk of a shard that has one; NULL when the whole shard is empty. */
+static struct chunk *evict(struct io *io, struct shard *s)
+{
+	struct list_node *n;
+	struct chunk *c;
+
+	scoped_lock(&s->lock);
+	n = list_pop_front(&s->lru);
+	if (!n)
+		return NULL;
+	c = list_entry(n, struct chunk, lru);
+	htab_remove(&s->table, &c->node);
+	if (c->ahead)
+		io_count(io, IO_AHEAD_WASTED, 1);
+	return c;
+}
+
+void cache_reclaim(void *arg, uint64_t want)
+{
+	struct io *io = arg;
+	struct cache *cache = io->cache;
+	unsigned empty = 0;
+
+	while (want > 0 && empty < SHARDS) {
+		unsigned i = atomic_fetch_add(&cache->hand, 1) % SHARDS;
+		struct chunk *c = evict(io, &cache->shard[i]);
+
+		empty = c ? 0 : empty + 1;
+		if (c) {
+			want -= MIN(want, (uint64_t)c->buf->cap);
+			chunk_free(cache, c);
+		}
+	}
+}
+
+void cache_drain(struct io *io)
+{
+	struct cache *c = io->cache;
+
+	scoped_lock(&c->lock);
+	while (c->loading > 0)
+		cond_wait(&c->idle, &c->lock);
+}
+
+uint64_t cache_bytes(struct io *io)
+{
+	return atomic_load(&io->cache->bytes);
+}
+
+void cache_free(struct io *io)
+{
+	struct cache *c = io->cache;
+
+	if (!c)
+		return;
+	if (io->cache)
+		cache_reclaim(io, UINT64_MAX);
+	for (unsigned i = 0; i < SHARDS; i++) {
+		htab_done(&c->shard[i].table);
+		lock_done(&c->shard[i].lock);
+	}
+	cond_done(&c->idle);
+	lock_done(&c->lock);
+	free(c);
+	io->cache = NULL;
+}

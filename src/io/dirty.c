@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "io/dirty.h"
+#include "base/fault.h"
+#include "base/range.h"
+#include "base/scoped.h"
+#include <string.h>
+
+#define NODE(t) ((struct dirty_node *)(t))	/* tree is the first member, NULL stays NULL */
+
+void dirty_init(struct dirty *d, struct budget *b)
+{
+	*d = (struct dirty){ .budget = b, .last_end = UINT64_MAX };
+}
+
+static void node_free(struct dirty_node *n)
+{
+	buf_unref(n->buf);
+	free(n);
+}
+
+static void count(struct dirty *d, unsigned state, uint64_t bytes)
+{
+	d->bytes[state] += bytes;
+	d->nodes[state]++;
+}
+
+static void uncount(struct dirty *d, unsigned state, uint64_t bytes)
+{
+	d->bytes[state] -= bytes;
+	d->nodes[state]--;
+}
+
+static void node_insert(struct dirty *d, struct dirty_node *n)
+{
+	count(d, n->state, n->len);
+	(void)tree_insert(&d->tree, &n->tree);
+}
+
+static void node_remove(struct dirty *d, struct dirty_node *n)
+{
+	uncount(d, n->state, n->len);
+	tree_remove(&d->tree, &n->tree);
+	node_free(n);
+}
+
+static void set_state(struct dirty *d, struct dirty_node *n, enum dirty_state s)
+{
+	uncount(d, n->state, n->len);
+	n->state = s;
+	count(d, s, n->len);
+}
+
+void dirty_done(struct dirty *d)
+{
+	struct dirty_node *n;
+
+	while ((n = NODE(tree_first(&d->tree))))
+		node_remove(d, n);
+}
+
+struct dirty_node *dirty_next(const struct dirty *d, uint64_t from)
+{
+	struct dirty_node *n = NODE(tree_floor(&d->tree, from));
+
+	if (n && dirty_end(n) > from)
+		return n;
+	return n ? dirty_after(n) : NODE(tree_first(&d->tree));
+}
+
+int dirty_cut(struct dirty *d, uint64_t at)
+{
+	struct dirty_node *n = NODE(tree_floor(&d->tree, at)), *right;
+	uint64_t left;
+
+	if (!n || dirty_off(n) == at || dirty_end(n) <= at)
+		return 0;
+	right = mem_alloc(sizeof(*right));
+	if (!right)
+		return -ENOMEM;
+	left = at - dirty_off(n);
+	*right = *n;
+	right->tree.key = at;
+	right->len = n->len - left;
+	right->seg_off += left;
+	if (n->buf) {
+		right->buf = buf_ref(n->buf);
+		right->at += (uint32_t)left;
+	}
+	d->bytes[n->state] -= right->len;
+	n->len = left;
+	n->room = 0;
+	node_insert(d, right);
+	return 0;
+}
+
+int dirty_clip(struct dirty *d, struct tess_range r)
+{
+	uint64_t end = r.off + r.len;
+	struct dirty_node *n = dirty_next(d, r.off), *next;
+	int e;
+
+	if (!n || dirty_off(n) >= end)
+		return 0;
+	e = dirty_cut(d, r.off);
+	if (e == 0)
+		e = dirty_cut(d, end);
+	if (e < 0)
+		return e;
+	for (n = dirty_next(d, r.off); n && dirty_off(n) < end; n = next) {
+		next = dirty_after(n);
+		node_remove(d, n);
+	}
+	return 0;
+}
+
+/*
+ * A write alone gets what it needs; one that continues another gets twice what that one got, so
+ * that memory stays within a factor of what was written and a long run needs few buffers.
+ */
+static uint64_t buffer_size(uint64_t need, uint64_t before, uint64_t room)
+{
+	uint64_t cap = MAX(round_up(need, TESS_BLOCK), before * 2);
+
+	return MIN(cap, round_up(room, TESS_BLOCK));
+}
+
+/* Nodes for `r`, one for each multiple of `segment` that it touches, linked by tree.right. */
+static struct dirty_node *new_nodes(struct dirty *d, struct tess_range r, const char *p,
+				    uint64_t segment, uint64_t before)
+{
+	struct dirty_node *first = NULL, **tail = &first;
+
+	while (r.len > 0) {
+		uint64_t room = segment - r.off % segment, len = MIN(r.len, room);
+		uint64_t cap = buffer_size(len, before, room);
+		struct dirty_node *n = mem_alloc(sizeof(*n));
+
+		if (!n)
+			goto fail;
+		*n = (struct dirty_node){ .tree.key = r.off, .len = len };
+		n->buf = buf_new(d->budget, MEM_DIRTY, cap);
+		if (!n->buf) {
+			free(n);
+			goto fail;
+		}
+		n->room = (uint32_t)(n->buf->cap - len);
+		memcpy(n->buf->data, p, len);
+		*tail = n;
+		tail = (struct dirty_node **)&n->tree.right;
+		r.off += len;
+		r.len -= len;
+		p += len;
+		before = cap;
+	}
+	return first;
+fail:
+	while (first) {
+		struct dirty_node *next = NODE(first->tree.right);
+
+		node_free(first);
+		first = next;
+	}
+	return NULL;
+}
+
+/* Bytes that may be appended to n in its buffer. */
+static uint64_t appendable(const struct dirty_node *n, uint64_t off)
+{
+	return n && n->state == DIRTY_MEM && dirty_end(n) == off ? n->room : 0;
+}
+
+static void append(struct dirty *d, struct dirty_node *n, const void *p, uint64_t len)
+{
+	memcpy(n->buf->data + n->at + n->len, p, len);
+	n->len += len;
+	n->room -= (uint32_t)len;
+	d->bytes[DIRTY_MEM] += len;
+}
+
+static int write_new(struct dirty *d, struct tess_range r, const char *p, uint64_t segment)
+{
+	struct dirty_node *n = NODE(tree_floor(&d->tree, r.off)), *fresh = NULL, *next;
+	uint64_t use = MIN(appendable(n, r.off), r.len), before = 0;
+	struct tess_range rest = { r.off + use, r.len - use };
+
+	if (d->last_end == r.off)
+		before = d->last_cap;
+	else if (n && n->state == DIRTY_MEM && dirty_end(n) == r.off)
+		before = n->buf->cap;
+	if (rest.len > 0) {
+		fresh = new_nodes(d, rest, p + use, segment, before);
+		if (!fresh)
+			return -ENOMEM;
+	}
+	if (dirty_clip(d, r) < 0) {
+		for (; fresh; fresh = next) {
+			next = NODE(fresh->tree.right);
+			node_free(fresh);
+		}
+		return -ENOMEM;
+	}
+	if (use > 0)
+		append(d, n, p, use);
+	for (; fresh; fresh = next) {
+		next = NODE(fresh->tree.right);
+		d->last_cap = fresh->buf->cap;
+		node_insert(d, fresh);
+	}
+	return 0;
+}
+
+int dirty_write(struct dirty *d, struct tess_range r, const void *p, uint64_t segment)
+{
+	struct dirty_node *n = NODE(tree_floor(&d->tree, r.off));
+	int e = 0;
+
+	if (n && n->state == DIRTY_MEM && !n->pinned && dirty_end(n) >= r.off + r.len)
+		memcpy(n->buf->data + n->at + (r.off - dirty_off(n)), p, r.len);
+	else
+		e = write_new(d, r, p, segment);
+	if (e == 0)
+		d->last_end = r.off + r.len;
+	return e;
+}
+
+int dirty_ranges(const struct dirty *d, struct tess_range **ret, unsigned *ret_n)
+{
+	struct tess_range *a = mem_array(d->nodes[DIRTY_MEM] + 1, sizeof(*a));
+	unsigned n = 0;
+
+	if (!a)
+		return -ENOMEM;
+	for (struct dirty_node *x = NODE(tree_first(&d->tree)); x; x = dirty_after(x)) {
+		if (x->state != DIRTY_MEM)
+			continue;
+		if (n > 0 && a[n - 1].off + a[n - 1].len == dirty_off(x))
+			a[n - 1].len += x->len;
+		else
+			a[n++] = (struct tess_range){ dirty_off(x), x->len };
+	}
+	*ret = a;
+	*ret_n = n;
+	return 0;
+}
+
+void dirty_freeze(struct dirty *d, struct dirty_node *n, uint64_t flush, tess_segid seg,
+		  uint64_t seg_off)
+{
+	n->flush = flush;
+	n->seg = seg;
+	n->seg_off = seg_off;
+	set_state(d, n, DIRTY_FROZEN);
+}
+
+int dirty_fill(struct dirty *d, struct tess_range r, struct buf *b, const struct dirty_node *like)
+{
+	uint64_t at = r.off, end = r.off + r.len;
+
+	while (at < end) {
+		struct dirty_node *next = dirty_next(d, at), *n;
+		uint64_t stop = next && dirty_off(next) < end ? dirty_off(next) : end;
+
+		if (next && dirty_off(next) <= at) {
+			at = dirty_end(next);
+			continue;
+		}
+		n = mem_alloc(sizeof(*n));
+		if (!n)
+			return -ENOMEM;
+		*n = (struct dirty_node){ .tree.key = at, .len = stop - at, .buf = buf_ref(b),
+					  .at = (uint32_t)(at - r.off), .flush = like->flush,
+					  .seg = like->seg, .seg_off = like->seg_off + (at - r.off),
+					  .state = DIRTY_FROZEN, .pinned = true, .fill = true };
+		node_insert(d, n);
+		at = stop;
+	}
+	return 0;
+}
+
+void dirty_settle(struct dirty *d, struct tess_range r, uint64_t flush, bool stored)
+{
+	struct dirty_node *n = dirty_next(d, r.off), *next;
+
+	for (; n && dirty_off(n) < r.off + r.len; n = next) {
+		next = dirty_after(n);
+		if (n->state != DIRTY_FROZEN || n->flush != flush)
+			continue;
+		if (stored) {
+			set_state(d, n, DIRTY_STORED);
+			buf_unref(steal_ptr(n->buf));
+			n->room = 0;
+		} else if (n->fill) {
+			node_remove(d, n);
+		} else {
+			set_state(d, n, DIRTY_MEM);
+		}
+	}
+}
+
+void dirty_publish(struct dirty *d, const struct tess_extent *e)
+{
+	struct dirty_node *n = dirty_next(d, e->off), *next;
+
+	for (; n && dirty_off(n) < e->off + e->len; n = next) {
+		next = dirty_after(n);
+		/* The same bytes of the same segment, even if the node was cut or is longer now. */
+		if (n->state == DIRTY_STORED && n->seg == e->seg && dirty_off(n) >= e->off &&
+		    dirty_end(n) <= e->off + e->len &&
+		    n->seg_off - e->seg_off == dirty_off(n) - e->off)
+			node_remove(d, n);
+	}
+}
+
+static void require(bool ok)
+{
+	if (!ok)
+		abort();
+}
+
+void dirty_check(const struct dirty *d)
+{
+	uint64_t bytes[DIRTY_NSTATES] = { 0 }, nodes[DIRTY_NSTATES] = { 0 }, end = 0;
+
+	tree_check(&d->tree);
+	for (struct dirty_node *n = NODE(tree_first(&d->tree)); n; n = dirty_after(n)) {
+		require(n->len > 0 && dirty_off(n) >= end && n->state < DIRTY_NSTATES);
+		require((n->state == DIRTY_STORED) == (n->buf == NULL));
+		require(!n->buf || (uint64_t)n->at + n->len + n->room <= n->buf->cap);
+		end = dirty_end(n);
+		bytes[n->state] += n->len;
+		nodes[n->state]++;
+	}
+	for (unsigned s = 0; s < DIRTY_NSTATES; s++)
+		require(bytes[s] == d->bytes[s] && nodes[s] == d->nodes[s]);
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef IO_IO_INT_H
+#define IO_IO_INT_H
+/*
+ * What the files of the data path share and nobody else sees.
+ *
+ * Threads: `flush` workers plan, stage and PUT; `seal` workers turn staging files into segments
+ * (of their own, since a flush may wait for staging space that only a seal frees); `ahead` workers
+ * read ahead; one committer checkpoints and collects garbage; one minder adopts, seals what idles,
+ * retries and answers memory pressure. Only io_sync_*(), io_close() and these threads wait for stores.
+ */
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/htab.h"
+#include "base/lock.h"
+#include "base/pool.h"
+#include "base/range.h"
+#include "base/text.h"
+#include "base/trace.h"
+#include "io/dirty.h"
+#include "io/io.h"
+#include "map/map.h"
+#include "oclass/oclass.h"
+#include "oclass/place.h"
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define IO_NO_SIZE       UINT64_MAX
+#define IO_RETRY_LIMIT   8u		/* failed flushes of a file in a row before only a sync tries again */
+#define IO_NODES_MAX     65536u		/* unpublished ranges of a file; one more publishes: bounds memory and transactions */
+#define IO_SCATTER_MAX   (UINT64_C(64) << 20)	/* scattered dirty bytes of a file that wait to be sorted */
+#define IO_SCATTER_PIECE (UINT64_C(16) << 10)	/* mean piece below which dirty bytes count as scattered */
+#define IO_DEADLINE      (120 * NS_PER_S)	/* of background store requests */
+#define IO_CHUNK         (UINT64_C(1) << 20)	/* of a segment: what the cache holds and read-ahead fetches */
+
+enum io_counter {
+	IO_WRITE_BYTES, IO_WRITES, IO_READ_BYTES, IO_READS, IO_PUBLISHES, IO_EXTENTS, IO_SEGS_DIRECT,
+	IO_SEGS_STAGED, IO_APPENDS, IO_APPEND_BYTES, IO_PUT_BYTES, IO_GET_BYTES, IO_GETS, IO_CACHE_HIT,
+	IO_CACHE_MISS, IO_AHEAD_CHUNKS, IO_AHEAD_USED, IO_AHEAD_WASTED, IO_CHECKPOINTS, IO_STAGE_SYNCS,
+	IO_BARRIERS, IO_FLUSH_ERRORS, IO_RETRIES, IO_GC_DELETED, IO_CHECKSUM_ERRORS, IO_NCOUNTERS
+};
+enum io_hist { IO_H_SYNC, IO_H_PUT, IO_H_PUBLISH, IO_H_CHECKPOINT, IO_NHISTS };
+
+struct io_tgt {
+	uint16_t      id;
+	struct store *store;		/* borrowed */
+	atomic_uint_fast64_t changes;	/* PUTs and DELs acknowledged */
+	atomic_uint_fast64_t synced;	/* how many of them a barrier covers */
+};
+
+struct stage;
+struct cache;
+struct io {
+	struct meta     *meta;		/* borrowed */
+	struct budget   *budget;	/* borrowed */
+	struct io_tgt    tgt[TESS_TARGETS_MAX];
+	struct place_target place[TESS_TARGETS_MAX];
+	unsigned         ntgt, nlive;	/* live: weight > 0 */
+	bool             local;		/* all targets are STORE_LOCAL */
+	uint64_t         direct_min;	/* 0: by segment size */
+	int64_t          commit_interval, idle_seal;
+	bool             fsync_local;
+	uint64_t         readahead;
+	struct pool     *flush, *seal, *ahead;
+
+	struct lock      lock;		/* LOCK_IO_SYNC: the list of files, the threads' signals */
+	struct cond      wake;		/* committer and minder */
+	struct list_node files;		/* struct io_file.link */
+	uint64_t         nfiles;
+	bool             stopping, pressed, want_commit;
+	bool             minder_on, committer_on;
+	pthread_t        minder, committer;
+	atomic_bool      adopting;
+
+	atomic_uint      epoch;		/* readers register in reading[epoch & 1] */
+	atomic_uint_fast64_t reading[2];
+	struct lock      gc_lock;	/* LOCK_IO_FILE: dead, unlinks; and one collection at a time */
+	struct list_node dead;		/* struct io_dead: stored, never published, nobody's */
+	bool             collecting;
+
+	struct stage    *stage;		/* owned */
+	struct cache    *cache;		/* owned */
+	struct buf      *zero;		/* what holes read as */
+	struct trace_group   group;
+	struct trace_counter counters[IO_NCOUNTERS];
+	struct trace_hist    hists[IO_NHISTS];
+};
+
+static inline void io_count(struct io *io, enum io_counter c, uint64_t n)
+{
+	trace_add(&io->counters[c], n);
+}
+
+/* What readers must not see of published bytes, until a publish says so to everybody. */
+struct io_cut {
+	uint64_t         trunc_to;	/* META_NO_TRUNC: nothing cut */
+	struct range_set punched;
+};
+
+/* A file's layout, resolved. */
+struct io_layout {
+	struct meta_layout layout;
+	struct oclass    cls;
+	const struct tess_mapper *mapper;
+	int              err;		/* 0, or why nothing can be stored with it */
+};
+
+/* A segment that holds unpublished bytes of a file. */
+struct io_seg {
+	struct tree_node    tree;	/* io_file.segs; key: segment id */
+	struct meta_segment seg;
+	uint32_t           *csums;	/* owned; NULL while staged */
+	uint32_t            ncsums;
+	bool                staged;	/* holds a use of the staging segment */
+	bool                carried;	/* by the publish in flight */
+	uint64_t            round;	/* io_file.round when bytes were last added */
+};
+
+struct io_file {
+	struct io       *io;
+	struct list_node link;		/* io->files; io->lock */
+	atomic_uint      refs;		/* jobs, flushes and walkers: io_file_close() waits for them */
+	uint64_t         ino;
+	struct lock      lock;		/* LOCK_IO_FILE, guards the rest */
+	struct cond      cond;		/* something below finished */
+	struct dirty     dirty;
+	uint64_t         size, generation;
+	int64_t          mtime;		/* of unpublished writes; 0: none */
+	uint64_t         set_size;	/* a truncate's, to be published even without bytes; IO_NO_SIZE: none */
+	bool             priv;		/* a write happened: suid and sgid go */
+	struct io_cut    pend, pub;	/* for the next publish; in the one in flight */
+	struct io_layout lay;
+	struct tree      segs;		/* struct io_seg: stored, unpublished */
+	struct list_node inflight;	/* struct io_flush.link, in order of their numbers */
+	uint64_t         flushes;	/* number of the newest */
+	uint64_t         flush_at;	/* MEM bytes at which the next background flush is due */
+	uint64_t         round;		/* of publishes */
+	uint64_t         published, cuts;	/* publishes, and truncates and punches, so far */
+	uint64_t         fill_generation;	/* that unpublished fills were read at; 0: none */
+	bool             fill_mixed;	/* ... at different ones: they are dropped */
+	bool             planning, publishing;
+	bool             queued;	/* job is in the pool or running */
+	bool             again, want_final, want_publish;	/* for the job */
+	struct pool_job  job;
+	int              err;		/* the newest failure */
+	uint32_t         err_seq;	/* how many failures */
+	unsigned         fails;		/* in a row */
+	int64_t          retry_at;
+	uint64_t         dirtied;	/* io_pending(): since when; order of flushing under pressure */
+};
+
+/* ---- put.c: one segment to its targets ---- */
+struct io_put {
+	struct io          *io;
+	struct tess_req     req;
+	struct meta_segment seg;
+	struct tess_iov     data;	/* borrowed until done */
+	uint32_t           *csums;	/* owned; filled when done() is called with err 0 */
+	uint32_t            ncsums;
+	atomic_uint         left;
+	atomic_int          err;
+	int64_t             began;
+	struct store_op    *ops;	/* owned */
+	struct iovec       *iovs;	/* owned */
+	void              (*done)(struct io_put *);
+};
+/* Fills cls, width, cell and targets; `seed` chooses those. */
+int  io_geometry(struct io *io, const struct oclass *cls, uint32_t segment_size, uint64_t seed,
+		 struct meta_segment *ret);
+int  io_geo(const struct meta_segment *s, struct oclass_geo *ret);	/* of a record: checked */
+void io_put_start(struct io_put *p);	/* done() comes once, maybe before this returns */
+void io_put_done(struct io_put *p);	/* frees what it owns */
+struct io_tgt *io_target(struct io *io, uint16_t id);	/* NULL: unknown */
+void io_target_changed(struct io_tgt *t);
+
+/* ---- flush.c ---- */
+/* Plans and starts storing MEM bytes; waits for staging space, not for PUTs. *ret_last: number of the newest flush. */
+int  io_flush_start(struct io_file *f, struct tess_req *req, bool final, uint64_t *ret_last);
+/* Until flushes up to `last` are settled. */
+void io_flush_wait(struct io_file *f, uint64_t last);
+void io_flush_schedule_locked(struct io_file *f, bool final);	/* a job in the pool, soon */
+void io_flush_check_locked(struct io_file *f);			/* after a write: is one due? */
+void io_flush_pressed(struct io *io);			/* memory is short: every dirty file */
+void io_flush_retry(struct io *io);			/* files whose back-off has passed */
+void io_file_failed_locked(struct io_file *f, int err);
+uint64_t io_direct_min(const struct io *io, uint32_t segment_size);
+
+/* ---- flush_view.c: what a mapper may ask, and the published bytes that move along ---- */
+struct io_fill {
+	struct tess_range range;
+	struct buf *buf;	/* a reference */
+	uint64_t    generation;	/* of the file when it was read */
+};
+unsigned io_view_extents(const struct tess_map_view *v, struct tess_range r,
+			 struct tess_extent *ret, unsigned max);
+/* Reads r; -ENODATA when not all of it is published. */
+int  io_fill_read(struct io_file *f, struct tess_req *req, struct tess_range r, struct io_fill *ret);
+bool io_cut_hides(const struct io_cut *c, struct tess_range r);	/* any byte of it */
+uint64_t io_cut_end_locked(const struct io_file *f);	/* published bytes from here on are gone */
+
+/* ---- sync.c ---- */
+int  io_publish(struct io_file *f);
+bool io_file_dirty_locked(const struct io_file *f);
+int  io_committer_start(struct io *io);
+void io_committer_kick(struct io *io);
+
+/* ---- file.c ---- */
+void io_file_get(struct io_file *f);
+void io_file_put(struct io_file *f);
+/* Calls fn for every open file, with a reference held and no lock. */
+void io_files_each(struct io *io, void (*fn)(struct io_file *, void *), void *arg);
+void io_seg_free(struct io_file *f, struct io_seg *s);
+
+/* ---- gc.c ---- */
+unsigned io_read_enter(struct io *io);
+void io_read_leave(struct io *io, unsigned epoch);
+/* Waits until reads that began before are over. false: `deadline` passed. */
+bool io_read_quiesce(struct io *io, int64_t deadline);
+/* Waits for the bytes of one stored segment range: flush, verify. */
+int  io_fetch_sync(struct io *io, struct tess_req *req, const struct meta_segment *seg, uint64_t off,
+		   void *p, size_t n);
+
+struct io_dead {
+	struct list_node    link;
+	struct meta_segment seg;
+};
+void io_dead_add(struct io *io, const struct meta_segment *seg);	/* objects that nothing will ever refer to */
+void io_gc_pass(struct io *io, int64_t deadline);
+
+/* ---- io.c ---- */
+int io_minder_start(struct io *io);
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef IO_STAGE_H
+#define IO_STAGE_H
+/*
+ * Open segments: local files that small pieces of many files are appended to, and that become a
+ * segment on targets later (seal.c).
+ *
+ *   state     appends   extents say   bytes are in           leaves by
+ *   OPEN      yes       staged        the staging file       full, idle, fsync, shutdown
+ *   CLOSED    no        staged        the staging file       a seal worker takes it
+ *   SEALING   no        staged        the file, being PUT    failure: CLOSED again, later
+ *   SEALED    no        durable       targets, and the file  garbage collection unlinks the file
+ *
+ * An append that is not published yet keeps a use of its segment; sealing does not wait for it: the
+ * publish then carries the segment as durable, with its checksums. Only a publish that is already on
+ * its way with `staged` is waited for, or its record would undo the seal's.
+ */
+#include "io/io_int.h"
+
+enum stage_state { STAGE_OPEN, STAGE_CLOSED, STAGE_SEALING, STAGE_SEALED };
+
+struct stage_seg {
+	struct htab_node    node;	/* key: segment id */
+	struct list_node    link;	/* stage.segs, oldest first */
+	struct io          *io;
+	uint16_t            cls;
+	uint32_t            size;	/* limit of used */
+	uint64_t            used;	/* reserved from the front */
+	int                 fd;		/* -1: closed again, nobody needs it */
+	enum stage_state    state;
+	unsigned            writing;	/* reserved and not yet written */
+	unsigned            uses;	/* files with unpublished extents in it */
+	unsigned            publishing;	/* publishes that say `staged`, between snapshot and commit */
+	unsigned            reading;	/* reads of the file under way */
+	bool                unsynced;	/* written since the last fdatasync */
+	bool                committed;	/* SEALED, and the seal's transaction is through */
+	bool                retired;	/* ... without a garbage record: unlinked after a checkpoint */
+	uint64_t            retired_at;	/* kv_last() then */
+	int64_t             touched;	/* last append */
+	unsigned            tries;	/* failed seals */
+	int64_t             retry_at;
+	int                 err;	/* of the last failed seal */
+	uint64_t            failed_at;	/* stage.failures then */
+	uint64_t            birth;	/* stage.births then */
+	bool                queued;	/* a seal worker has it or will */
+	struct meta_segment sealed;	/* SEALED: the record, and its checksums */
+	uint32_t           *csums;
+	uint32_t            ncsums;
+	struct pool_job     job;
+};
+
+struct stage {
+	struct io       *io;
+	struct lock      lock;		/* LOCK_IO_STAGE, guards everything here and in stage_segs */
+	struct cond      cond;		/* any of it changed */
+	struct list_node segs;
+	struct htab      table;
+	int              dirfd;
+	bool             dir_unsynced;
+	bool             creating;
+	uint64_t         bytes, limit;	/* of staging files that exist */
+	unsigned         sealing;	/* seals queued or running */
+	uint64_t         births, failures;
+	bool             stopping;
+};
+
+int  stage_new(struct io *io, const char *dir, uint64_t limit);
+void stage_free(struct stage *st);
+/*
+ * Room for len bytes in the open segment of (cls, size): *ret stays valid, and the segment unsealed,
+ * until stage_write(); the use is the caller's until stage_unuse(). Waits while staging is full:
+ * -TESS_E_STAGE_FULL at the deadline.
+ */
+int  stage_reserve(struct io *io, struct tess_req *req, const struct meta_layout *l, uint64_t len,
+		   struct stage_seg **ret, uint64_t *ret_off);
+/* Writes what was reserved, NULL: gives it up. */
+int  stage_write(struct stage_seg *s, uint64_t off, const struct tess_iov *data);
+void stage_unuse(struct io *io, tess_segid id);
+/* How a publish that starts now describes the segment; *ret_csums is valid while it is used. */
+void stage_publish_begin(struct io *io, tess_segid id, struct meta_new_segment *ret);
+void stage_publish_end(struct io *io, tess_segid id);
+/* Bytes of a staging file of any session: -TESS_E_STAGE_LOST when it is gone. */
+int  stage_read(struct io *io, tess_segid id, uint64_t off, void *p, size_t n);
+/* fdatasyncs what was appended since the last call. */
+int  stage_sync(struct io *io);
+/* Whether garbage collection must leave its bytes alone. */
+bool stage_busy(struct io *io, tess_segid id);
+int  stage_unlink(struct io *io, tess_segid id);
+void stage_name(tess_segid id, char ret[17]);
+/* Enters a staging file of another session, CLOSED. -TESS_E_STAGE_LOST. */
+int  stage_adopt(struct io *io, const struct meta_segment *seg);
+uint64_t stage_pending(struct io *io, uint64_t *ret_segments);	/* bytes not on targets */
+
+/* ---- seal.c ---- */
+void seal_submit_locked(struct stage_seg *s);	/* OPEN or CLOSED → a worker will */
+void seal_idle(struct io *io);			/* what idles, and failed ones whose back-off passed */
+void seal_full(struct io *io);			/* all that is open: room is needed */
+/* Seals all that is appended so far and waits; callers at one time share the seals. */
+int  seal_all(struct io *io, int64_t deadline);
+void seal_adopt(struct io *io);			/* dead sessions' staging */
+void seal_retired(struct io *io);		/* unlinks those whose checkpoint came */
+#endif
