@@ -140,7 +140,7 @@ int  kv_alloc_reap(struct kv *kv, bool *ret_any);	/* likewise for processes that
 /* kv_open.c */
 extern const char *const kv_db_names[];
 int  kv_open(struct store **ret, const struct store_conf *conf, struct store *inner, struct text *why);
-void kv_close(struct store *s);
+void kv_store_close(struct store *s);
 void kv_unmake(const struct store_conf *conf);
 /* kv_check.c */
 int  kv_check(struct store *s, struct text *out);

@@ -421,14 +421,14 @@ int kv_open(struct store **ret, const struct store_conf *conf, struct store *inn
 	}
 	free(p.index);
 	if (r < 0) {
-		kv_close(&kv->s);
+		kv_store_close(&kv->s);
 		return r;
 	}
 	*ret = &kv->s;
 	return 0;
 }
 
-void kv_close(struct store *s)
+void kv_store_close(struct store *s)
 {
 	struct kv *kv = container_of(s, struct kv, s);
 

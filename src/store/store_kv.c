@@ -355,7 +355,7 @@ const struct store_ops store_kv_ops = {
 	.barrier = kv_barrier,
 	.usage = kv_usage,
 	.to_text = kv_to_text,
-	.close = kv_close,
+	.close = kv_store_close,
 	.unmake = kv_unmake,
 	.check = kv_check,
 };
