@@ -8,7 +8,8 @@ struct df_opts {
 };
 
 static const struct tess_opt df_rows[] = {
-	{ .name = "json", .type = TESS_OPT_BOOL, .at = offsetof(struct df_opts, json),
+	{ .name = "json", .type = TESS_OPT_BOOL, .when = TESS_AT_RUN,
+	  .at = offsetof(struct df_opts, json),
 	  .help = "for programs" },
 	{ 0 },
 };

@@ -7,8 +7,9 @@ struct fsck_opts {
 	bool repair, verify, json;
 };
 
-#define FLAG(n, f, h) \
-	{ .name = (n), .type = TESS_OPT_BOOL, .at = offsetof(struct fsck_opts, f), .help = (h) }
+#define FLAG(n, f, h)                                                                          \
+	{ .name = (n), .type = TESS_OPT_BOOL, .when = TESS_AT_RUN, \
+	  .at = offsetof(struct fsck_opts, f), .help = (h) }
 static const struct tess_opt fsck_rows[] = {
 	FLAG("repair", repair, "mend what can be mended"),
 	FLAG("verify", verify, "read every object and compare its checksums"),

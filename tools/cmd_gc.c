@@ -7,8 +7,9 @@ struct gc_opts {
 	bool del, verbose, json;
 };
 
-#define FLAG(n, f, h) \
-	{ .name = (n), .type = TESS_OPT_BOOL, .at = offsetof(struct gc_opts, f), .help = (h) }
+#define FLAG(n, f, h)                                                                          \
+	{ .name = (n), .type = TESS_OPT_BOOL, .when = TESS_AT_RUN, \
+	  .at = offsetof(struct gc_opts, f), .help = (h) }
 static const struct tess_opt gc_rows[] = {
 	FLAG("delete", del, "delete; without it, only look"),
 	FLAG("verbose", verbose, "name each object"),

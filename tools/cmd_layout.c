@@ -11,9 +11,11 @@ struct layout_opts {
 };
 
 static const struct tess_opt layout_rows[] = {
-	{ .name = "recursive", .type = TESS_OPT_BOOL, .at = offsetof(struct layout_opts, recursive),
+	{ .name = "recursive", .type = TESS_OPT_BOOL, .when = TESS_AT_RUN,
+	  .at = offsetof(struct layout_opts, recursive),
 	  .help = "everything below a directory too" },
-	{ .name = "json", .type = TESS_OPT_BOOL, .at = offsetof(struct layout_opts, json),
+	{ .name = "json", .type = TESS_OPT_BOOL, .when = TESS_AT_RUN,
+	  .at = offsetof(struct layout_opts, json),
 	  .help = "for programs: an object, or an array of them with -r or several PATHs" },
 	{ 0 },
 };

@@ -10,7 +10,8 @@ struct list_opts {
 };
 
 static const struct tess_opt list_rows[] = {
-	{ .name = "json", .type = TESS_OPT_BOOL, .at = offsetof(struct list_opts, json),
+	{ .name = "json", .type = TESS_OPT_BOOL, .when = TESS_AT_RUN,
+	  .at = offsetof(struct list_opts, json),
 	  .help = "for programs" },
 	{ 0 },
 };

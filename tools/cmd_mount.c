@@ -11,10 +11,12 @@ struct mount_opts {
 	bool  foreground, readonly, list, no_mtab, verbose, sloppy, writable;
 };
 
-#define FLAG(n, f, h) \
-	{ .name = (n), .type = TESS_OPT_BOOL, .at = offsetof(struct mount_opts, f), .help = (h) }
+#define FLAG(n, f, h)                                                                          \
+	{ .name = (n), .type = TESS_OPT_BOOL, .when = TESS_AT_RUN, \
+	  .at = offsetof(struct mount_opts, f), .help = (h) }
 static const struct tess_opt mount_rows[] = {
-	{ .name = "options", .type = TESS_OPT_STRING, .at = offsetof(struct mount_opts, options),
+	{ .name = "options", .type = TESS_OPT_STRING, .when = TESS_AT_RUN,
+	  .at = offsetof(struct mount_opts, options),
 	  .help = "mount options, separated by commas; may be repeated" },
 	FLAG("foreground", foreground, "stay in the foreground, log to stderr"),
 	FLAG("read-only", readonly, "as -o ro"),
@@ -22,7 +24,8 @@ static const struct tess_opt mount_rows[] = {
 	FLAG("no-mtab", no_mtab, "of mount(8); ignored"),
 	FLAG("verbose", verbose, "of mount(8); ignored"),
 	FLAG("sloppy", sloppy, "of mount(8); ignored"),
-	{ .name = "type", .type = TESS_OPT_STRING, .at = offsetof(struct mount_opts, type),
+	{ .name = "type", .type = TESS_OPT_STRING, .when = TESS_AT_RUN,
+	  .at = offsetof(struct mount_opts, type),
 	  .help = "of mount(8); ignored" },
 	FLAG("list-options", list, "print the option rows, for programs"),
 	{ 0 },
@@ -33,13 +36,13 @@ static const struct tool_letter mount_letters[] = {
 	{ 's', "sloppy", false }, { 't', "type", false }, { 0 },
 };
 
-/* name, type, default, help: separated by tabs. */
+/* name, type, default or "-", help: separated by tabs. */
 static int mount_list(void)
 {
 	static const char *const types[] = { "bool", "uint", "size", "time", "double", "enum", "string" };
 
 	for (const struct tess_opt *o = tess_mount_opts(); o->name; o++)
-		printf("%s\t%s\t%s\t%s\n", o->name, types[o->type], o->dflt ? o->dflt : "", o->help);
+		printf("%s\t%s\t%s\t%s\n", o->name, types[o->type], o->dflt ? o->dflt : "-", o->help);
 	return TOOL_OK;
 }
 

@@ -11,11 +11,14 @@ struct setlayout_opts {
 };
 
 static const struct tess_opt setlayout_rows[] = {
-	{ .name = "class", .type = TESS_OPT_STRING, .at = offsetof(struct setlayout_opts, cls),
+	{ .name = "class", .type = TESS_OPT_STRING, .when = TESS_AT_RUN,
+	  .at = offsetof(struct setlayout_opts, cls),
 	  .help = "object class; see tessera class list" },
-	{ .name = "segment", .type = TESS_OPT_STRING, .at = offsetof(struct setlayout_opts, segment),
+	{ .name = "segment", .type = TESS_OPT_STRING, .when = TESS_AT_RUN,
+	  .at = offsetof(struct setlayout_opts, segment),
 	  .help = "segment size, a multiple of 4k from 64k to 64M" },
-	{ .name = "mapper", .type = TESS_OPT_STRING, .at = offsetof(struct setlayout_opts, mapper),
+	{ .name = "mapper", .type = TESS_OPT_STRING, .when = TESS_AT_RUN,
+	  .at = offsetof(struct setlayout_opts, mapper),
 	  .help = "mapper; see tessera mapper list" },
 	{ 0 },
 };

@@ -11,16 +11,19 @@ struct stats_opts {
 	char *faults, *log;
 };
 
-#define FLAG(n, f, h) \
-	{ .name = (n), .type = TESS_OPT_BOOL, .at = offsetof(struct stats_opts, f), .help = (h) }
+#define FLAG(n, f, h)                                                                          \
+	{ .name = (n), .type = TESS_OPT_BOOL, .when = TESS_AT_RUN, \
+	  .at = offsetof(struct stats_opts, f), .help = (h) }
 static const struct tess_opt stats_rows[] = {
 	FLAG("json", json, "for programs"),
 	FLAG("pending", pending, "only what is not durable yet"),
 	FLAG("errors", errors, "only the counters of what went wrong"),
 	FLAG("config", config, "the options the daemon runs with"),
-	{ .name = "log", .type = TESS_OPT_STRING, .at = offsetof(struct stats_opts, log),
+	{ .name = "log", .type = TESS_OPT_STRING, .when = TESS_AT_RUN,
+	  .at = offsetof(struct stats_opts, log),
 	  .help = "change its log levels: debug, or io=debug,store=debug" },
-	{ .name = "faults", .type = TESS_OPT_STRING, .at = offsetof(struct stats_opts, faults),
+	{ .name = "faults", .type = TESS_OPT_STRING, .when = TESS_AT_RUN,
+	  .at = offsetof(struct stats_opts, faults),
 	  .help = "arm its fault points, for tests; an empty value disarms" },
 	{ 0 },
 };

@@ -13,9 +13,11 @@ struct umount_opts {
 };
 
 static const struct tess_opt umount_rows[] = {
-	{ .name = "lazy", .type = TESS_OPT_BOOL, .at = offsetof(struct umount_opts, lazy),
+	{ .name = "lazy", .type = TESS_OPT_BOOL, .when = TESS_AT_RUN,
+	  .at = offsetof(struct umount_opts, lazy),
 	  .help = "take it out of the tree now, though programs still use it" },
-	{ .name = "force", .type = TESS_OPT_BOOL, .at = offsetof(struct umount_opts, force),
+	{ .name = "force", .type = TESS_OPT_BOOL, .when = TESS_AT_RUN,
+	  .at = offsetof(struct umount_opts, force),
 	  .help = "last resort: kill the daemon; what was not flushed is lost" },
 	{ 0 },
 };

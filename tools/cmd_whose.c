@@ -12,9 +12,11 @@ struct whose_opts {
 };
 
 static const struct tess_opt whose_rows[] = {
-	{ .name = "fs", .type = TESS_OPT_STRING, .at = offsetof(struct whose_opts, fs), .dflt = ".",
+	{ .name = "fs", .type = TESS_OPT_STRING, .when = TESS_AT_RUN,
+	  .at = offsetof(struct whose_opts, fs), .dflt = ".",
 	  .help = "the file system, or a path on its mount" },
-	{ .name = "json", .type = TESS_OPT_BOOL, .at = offsetof(struct whose_opts, json),
+	{ .name = "json", .type = TESS_OPT_BOOL, .when = TESS_AT_RUN,
+	  .at = offsetof(struct whose_opts, json),
 	  .help = "for programs: an array" },
 	{ 0 },
 };
