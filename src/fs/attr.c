@@ -74,10 +74,10 @@ int attr_kill_priv(struct fs *fs, struct fs_inode *in, const struct tess_req *re
 	if (req->uid == 0 && (a.mode & (S_ISUID | S_ISGID))) {
 		/* Stays set: the next writer may be somebody else. */
 		r = meta_xattr_remove(fs->conf.meta, inode_ino(in), "security.capability",
-				      clock_wall());
+				      clock_wall_coarse());
 		return r == -ENODATA ? 0 : r;
 	}
-	r = meta_setattr(fs->conf.meta, inode_ino(in), META_KILL_PRIV, &none, clock_wall(), &a);
+	r = meta_setattr(fs->conf.meta, inode_ino(in), META_KILL_PRIV, &none, clock_wall_coarse(), &a);
 	if (r < 0)
 		return r;
 	atomic_store(&in->priv, false);
@@ -96,7 +96,7 @@ static int attr_set_size(struct fs *fs, struct tess_req *req, uint64_t ino, stru
 		return -EFBIG;
 	if (fh) {
 		r = attr_kill_priv(fs, fh->in, req);
-		return r < 0 ? r : io_truncate(fh->in->file, req, size, clock_wall());
+		return r < 0 ? r : io_truncate(fh->in->file, req, size, clock_wall_coarse());
 	}
 	/* truncate(2) has no close that could publish it. */
 	r = icache_open(fs, ino, &in, &a);
@@ -104,7 +104,7 @@ static int attr_set_size(struct fs *fs, struct tess_req *req, uint64_t ino, stru
 		return r;
 	r = attr_kill_priv(fs, in, req);
 	if (r == 0)
-		r = io_truncate(in->file, req, size, clock_wall());
+		r = io_truncate(in->file, req, size, clock_wall_coarse());
 	if (r == 0)
 		r = io_sync_file(in->file, req, IO_PUBLISH);
 	if (r == 0 && meta_getattr(fs->conf.meta, ino, &a) == 0)
@@ -127,7 +127,7 @@ static void attr_drop_pending(struct fs *fs, uint64_t ino, unsigned mask)
 static int attr_set_rest(struct fs *fs, uint64_t ino, unsigned mask, const struct meta_attr *in)
 {
 	struct meta_attr a, set = *in;
-	int64_t now = clock_wall();
+	int64_t now = clock_wall_coarse();
 	int r;
 
 	if (mask & FS_SET_ATIME_NOW) {

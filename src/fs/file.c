@@ -50,7 +50,7 @@ static int file_open(struct fs *fs, struct tess_req *req, uint64_t ino, int flag
 		 * file. */
 		r = attr_kill_priv(fs, in, req);
 		if (r == 0)
-			r = io_truncate(in->file, req, 0, clock_wall());
+			r = io_truncate(in->file, req, 0, clock_wall_coarse());
 	}
 	fh = r == 0 ? file_new(fs, in, flags) : NULL;
 	if (!fh) {
@@ -78,7 +78,7 @@ static int file_create_once(struct fs *fs, struct tess_req *req, struct fs_name 
 			    const struct meta_new *in, int flags, struct fs_file **ret_fh)
 {
 	struct meta_attr a;
-	int r = meta_create(fs->conf.meta, n.dir, n.name, n.len, in, clock_wall(), &a);
+	int r = meta_create(fs->conf.meta, n.dir, n.name, n.len, in, clock_wall_coarse(), &a);
 
 	/* The kernel found no such name: another mount was faster. */
 	if (r == -EEXIST && (flags & O_EXCL))
@@ -136,7 +136,7 @@ int fs_tmpfile(struct fs *fs, struct tess_req *req, uint64_t dir, mode_t mode, i
 	for (unsigned i = 0; r == -TESS_E_STALE && i < FILE_CREATE_TRIES; i++) {
 		struct meta_attr a;
 
-		r = meta_tmpfile(fs->conf.meta, dir, &in, clock_wall(), &a);
+		r = meta_tmpfile(fs->conf.meta, dir, &in, clock_wall_coarse(), &a);
 		if (r == 0)
 			r = file_open(fs, req, a.ino, flags & ~O_TRUNC, ret, ret_fh);
 	}
@@ -242,7 +242,7 @@ static void file_touch(struct fs_file *fh)
 {
 	struct fs *fs = fh->fs;
 	struct meta_attr a, set = {0};
-	int64_t now = clock_wall();
+	int64_t now = clock_wall_coarse();
 
 	if (fs->conf.readonly || !atomic_load(&fh->was_read) || (fh->flags & O_NOATIME))
 		return;

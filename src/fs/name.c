@@ -47,7 +47,7 @@ int fs_mknod(struct fs *fs, struct tess_req *req, struct fs_name n, mode_t mode,
 	};
 	int r = name_check(fs, n);
 
-	return r < 0 ? r : meta_create(fs->conf.meta, n.dir, n.name, n.len, &in, clock_wall(), ret);
+	return r < 0 ? r : meta_create(fs->conf.meta, n.dir, n.name, n.len, &in, clock_wall_coarse(), ret);
 }
 
 int fs_symlink(struct fs *fs, struct tess_req *req, struct fs_name n, const char *target,
@@ -64,7 +64,7 @@ int fs_symlink(struct fs *fs, struct tess_req *req, struct fs_name n, const char
 
 	if (r == 0 && in.symlink_len > TESS_SYMLINK_MAX)
 		r = -ENAMETOOLONG;
-	return r < 0 ? r : meta_create(fs->conf.meta, n.dir, n.name, n.len, &in, clock_wall(), ret);
+	return r < 0 ? r : meta_create(fs->conf.meta, n.dir, n.name, n.len, &in, clock_wall_coarse(), ret);
 }
 
 int fs_readlink(struct fs *fs, struct tess_req *req, uint64_t ino, char *ret, size_t cap,
@@ -81,7 +81,7 @@ int fs_link(struct fs *fs, struct tess_req *req, uint64_t ino, struct fs_name n,
 
 	(void)req;
 	if (r == 0)
-		r = meta_link(fs->conf.meta, ino, n.dir, n.name, n.len, clock_wall(), ret);
+		r = meta_link(fs->conf.meta, ino, n.dir, n.name, n.len, clock_wall_coarse(), ret);
 	if (r < 0)
 		return r;
 	if (atomic_load(&fs->orphans))
@@ -97,7 +97,7 @@ int fs_unlink(struct fs *fs, struct tess_req *req, struct fs_name n)
 
 	(void)req;
 	if (r == 0)
-		r = meta_unlink(fs->conf.meta, n.dir, n.name, n.len, clock_wall(), &gone);
+		r = meta_unlink(fs->conf.meta, n.dir, n.name, n.len, clock_wall_coarse(), &gone);
 	if (r == 0 && gone.ino)
 		icache_orphaned(fs, gone.ino);
 	return r;
@@ -110,7 +110,7 @@ int fs_rmdir(struct fs *fs, struct tess_req *req, struct fs_name n)
 
 	(void)req;
 	if (r == 0)
-		r = meta_rmdir(fs->conf.meta, n.dir, n.name, n.len, clock_wall(), &gone);
+		r = meta_rmdir(fs->conf.meta, n.dir, n.name, n.len, clock_wall_coarse(), &gone);
 	if (r == 0 && gone.ino)
 		icache_orphaned(fs, gone.ino);
 	return r;
@@ -162,7 +162,7 @@ int fs_rename(struct fs *fs, struct tess_req *req, struct fs_name from, struct f
 	if (r == 0)
 		r = rename_publish(fs, req, from);
 	if (r == 0)
-		r = meta_rename(fs->conf.meta, &mr, clock_wall(), &gone);
+		r = meta_rename(fs->conf.meta, &mr, clock_wall_coarse(), &gone);
 	if (r == 0 && gone.ino)
 		icache_orphaned(fs, gone.ino);
 	return r;

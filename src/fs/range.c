@@ -25,7 +25,7 @@ static int range_extend(struct fs_file *fh, struct tess_req *req, uint64_t end)
 
 	if (r < 0 || a.size >= end)
 		return r;
-	return io_truncate(fh->in->file, req, end, clock_wall());
+	return io_truncate(fh->in->file, req, end, clock_wall_coarse());
 }
 
 int fs_fallocate(struct fs_file *fh, struct tess_req *req, int mode, uint64_t off, uint64_t len)
@@ -48,7 +48,7 @@ int fs_fallocate(struct fs_file *fh, struct tess_req *req, int mode, uint64_t of
 		return -EFBIG;
 	r = attr_kill_priv(fh->fs, fh->in, req);
 	if (r == 0 && mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE))
-		r = io_punch(fh->in->file, req, range, clock_wall());
+		r = io_punch(fh->in->file, req, range, clock_wall_coarse());
 	else if (r == 0)
 		r = range_room(fh->fs, len);
 	if (r == 0 && !(mode & FALLOC_FL_KEEP_SIZE))
@@ -85,7 +85,7 @@ int fs_copy(struct fs_file *src, uint64_t src_off, struct fs_file *dst, uint64_t
 		return -EFBIG;
 	r = attr_kill_priv(fs, dst->in, req);
 	if (r == 0)
-		r = io_clone(src->in->file, src_off, dst->in->file, dst_off, len, req, clock_wall(),
+		r = io_clone(src->in->file, src_off, dst->in->file, dst_off, len, req, clock_wall_coarse(),
 			     &a);
 	if (r == 0)
 		*ret_n = len;

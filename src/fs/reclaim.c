@@ -47,7 +47,7 @@ static int reclaim_batch(struct fs *fs, struct fs_inode **in, unsigned n)
 	for (unsigned i = 0; i < n; i++)
 		inos[i] = inode_ino(in[i]);
 	while (r == 0 && more)
-		r = meta_reclaim(fs->conf.meta, inos, n, RECLAIM_WORK, clock_wall(), &more);
+		r = meta_reclaim(fs->conf.meta, inos, n, RECLAIM_WORK, clock_wall_coarse(), &more);
 	for (unsigned i = 0; i < n; i++) {
 		if (r == 0)
 			icache_reclaimed(fs, in[i]);

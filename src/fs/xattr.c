@@ -206,7 +206,7 @@ static int view_set(struct fs *fs, struct tess_req *req, uint64_t ino, const cha
 		return -EPERM;
 	r = fs_layout_parse(spec, fs->conf.ntargets, &a.layout, NULL);
 	if (r == 0)
-		r = meta_setattr(fs->conf.meta, ino, META_SET_LAYOUT, &a, clock_wall(), &a);
+		r = meta_setattr(fs->conf.meta, ino, META_SET_LAYOUT, &a, clock_wall_coarse(), &a);
 	if (r < 0)
 		return r;
 	icache_known_bump(fs, ino, a.generation);
@@ -250,7 +250,7 @@ int fs_xattr_set(struct fs *fs, struct tess_req *req, uint64_t ino, const char *
 		return view_set(fs, req, ino, name, val, n);
 	if (n > XATTR_SIZE_MAX)
 		return -E2BIG;
-	r = meta_xattr_set(fs->conf.meta, ino, name, val, n, flags, clock_wall());
+	r = meta_xattr_set(fs->conf.meta, ino, name, val, n, flags, clock_wall_coarse());
 	if (r == 0)
 		xattr_note_change(fs, ino);
 	return r;
@@ -293,7 +293,7 @@ int fs_xattr_remove(struct fs *fs, struct tess_req *req, uint64_t ino, const cha
 		return -EROFS;
 	if (xattr_is_view(name))
 		return -ENOTSUP;
-	r = meta_xattr_remove(fs->conf.meta, ino, name, clock_wall());
+	r = meta_xattr_remove(fs->conf.meta, ino, name, clock_wall_coarse());
 	if (r == 0)
 		xattr_note_change(fs, ino);
 	return r;

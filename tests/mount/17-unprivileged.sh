@@ -1,0 +1,35 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A user without rights mounts a file system of his own through fusermount3, and nobody else gets in.
+. tests/mount/functions.bash
+[ "$(id -u)" = 0 ] || { echo 'not root: cannot become somebody else'; exit 77; }
+[ -u "$(command -v fusermount3)" ] || { echo 'fusermount3 is not setuid'; exit 77; }
+chmod 755 "$TESS_TMP"
+as() { setpriv --reuid=1000 --regid=1000 --clear-groups "$@"; }
+# The program may be in a directory that others cannot enter.
+cp "$t" "$TESS_TMP/tessera"
+t=$TESS_TMP/tessera
+mkdir "$TESS_TMP/home"
+rmdir "$mnt"
+fs=$TESS_TMP/home/fs mnt=$TESS_TMP/home/mnt
+chown 1000:1000 "$TESS_TMP/home"
+as mkdir "$mnt"
+ls_dev=$(stat -c %a /dev/fuse)
+as test -w /dev/fuse || { echo "/dev/fuse has mode $ls_dev: users cannot mount"; exit 77; }
+ok 'mkfs' as "$t" mkfs "$fs"
+ok 'mount' as "$t" mount "$fs" "$mnt"
+ok 'write' as sh -c "echo mine >'$mnt/f'"
+equal 'read' mine "$(as cat "$mnt/f")"
+equal 'owner' 1000 "$(as stat -c %u "$mnt/f")"
+fails 'root stays outside' ls "$mnt"
+ok 'umount' as "$t" umount "$mnt"
+ok 'again' as "$t" mount "$fs" "$mnt"
+equal 'still there' mine "$(as cat "$mnt/f")"
+pid=$(daemons)
+kill -9 "$pid"
+wait_for 2 gone "$pid"
+ok 'heals a dead mount' as "$t" mount "$fs" "$mnt"
+equal 'still there' mine "$(as cat "$mnt/f")"
+ok 'umount' as "$t" umount "$mnt"
+ok 'fsck' as "$t" fsck "$fs"
+finish

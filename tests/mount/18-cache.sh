@@ -1,0 +1,53 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What the kernel may keep, it keeps; and each write costs one request.
+. tests/mount/functions.bash
+start
+reads() { stat_of fuse.read; }
+head -c 1000000 /dev/urandom >"$mnt/f"
+cat "$mnt/f" >/dev/null
+n=$(reads)
+cat "$mnt/f" >/dev/null
+equal 'a second read asks nothing' "$n" "$(reads)"
+cat "$mnt/f" >/dev/null
+stat "$mnt/f" >/dev/null
+printf changed | dd of="$mnt/f" bs=1 seek=500000 conv=notrunc status=none
+n=$(reads)
+ok 'own write is seen' test "$(dd if="$mnt/f" bs=1 skip=500000 count=7 status=none)" = changed
+sleep 1.1
+stat "$mnt/f" >/dev/null
+cat "$mnt/f" >/dev/null
+ok 'and keeps the pages' test "$(($(reads) - n))" -le 1
+chmod 600 "$mnt/f"
+n=$(reads)
+cat "$mnt/f" >/dev/null
+equal 'a chmod keeps them, too' "$n" "$(reads)"
+
+# One request per write(2), none for capabilities.
+x=$(stat_of fuse.getxattr) w=$(stat_of fuse.write)
+dd if=/dev/zero of="$mnt/g" bs=4096 count=500 status=none
+ok '500 writes' test "$(($(stat_of fuse.write) - w))" -le 505
+ok 'no question before each' test "$(($(stat_of fuse.getxattr) - x))" -le 5
+w=$(stat_of fuse.write)
+dd if=/dev/zero of="$mnt/h" bs=1M count=4 status=none
+ok 'a mebibyte is one request' test "$(($(stat_of fuse.write) - w))" -le 5
+
+# A name that is not there is asked for once.
+ls "$mnt/none" 2>/dev/null
+n=$(stat_of fuse.lookup)
+for _ in 1 2 3 4 5; do ls "$mnt/none" >/dev/null 2>&1; done
+ok 'negative entries' test "$(($(stat_of fuse.lookup) - n))" -le 1
+echo x >"$mnt/none"
+ok 'until it is made' test -e "$mnt/none"
+
+# A shared file of 47,008-byte records becomes whole segments, not pieces as the kernel cuts them.
+python3 - "$mnt/rec" <<'P'
+import os, sys
+fd = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY)
+for i in range(400): os.pwrite(fd, bytes([i % 256]) * 47008, i * 47008)
+os.close(fd)
+P
+"$t" flush "$mnt"
+n=$("$t" layout --json "$mnt/rec" | python3 -c 'import json, sys; print(len(json.load(sys.stdin)["extents"]))')
+ok "400 records are few extents: $n" test "$n" -le 20
+stop
