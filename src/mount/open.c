@@ -331,6 +331,29 @@ static void close_note(int *first, int err, const char *what, struct text *why)
 }
 
 /*
+ * Nobody has a file open any more, so what dead sessions left to ours can go now. The reclaimer of fs/
+ * does the same while it runs; tools have none.
+ */
+static int close_reclaim(struct meta *m)
+{
+	uint64_t inos[64];
+	unsigned n;
+	bool more;
+	int err;
+
+	for (;;) {
+		err = meta_orphans(m, 0, inos, ARRAY_SIZE(inos), &n);
+		if (err || !n)
+			return err;
+		do {
+			err = meta_reclaim(m, inos, n, 2000, clock_wall(), &more);
+			if (err)
+				return err;
+		} while (more);
+	}
+}
+
+/*
  * The namespace is closed before the targets, though it was opened before them: closing it makes a
  * last checkpoint, which has to ask the targets for a barrier.
  */
@@ -347,7 +370,8 @@ int tess_close(struct tess *t, char *why)
 		close_note(&err, fs_close(t->fs), "open files", &w);
 	io = atomic_load(&t->io);
 	if (io) {
-		close_note(&err, io_close(io, t->mode == TESS_MOUNT, &w), "data", &w);
+		close_note(&err, close_reclaim(t->meta), "unlinked files", &w);
+		close_note(&err, io_close(io, true, &w), "data", &w);
 		atomic_store(&t->io, NULL);
 	}
 	/* After a failure the session stays: the next one adopts what it could not finish. */
