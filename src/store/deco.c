@@ -40,7 +40,7 @@ int deco_usage(struct store *s, struct store_usage *ret)
 struct deco_timer {
 	struct lock       lock;
 	struct cond       cond;		/* queue head changed, firing ended, stop */
-	struct list_node  queue;	/* ascending due: delays are mostly alike, so adding looks from the back */
+	struct list_node  queue;	/* ascending due; delays are alike, so adding looks from the back */
 	struct deco_wait *firing;	/* only compared, never followed: it may be gone */
 	bool              stop;
 	pthread_t         thread;
@@ -185,7 +185,8 @@ struct deco_wait *deco_timer_find(struct deco_timer *t, const struct store_op *o
 
 /* ---- parameters ---- */
 
-int deco_param_uint(const struct store_conf *conf, const char *name, uint64_t dflt, uint64_t *ret, struct text *why)
+int deco_param_uint(const struct store_conf *conf, const char *name, uint64_t dflt, uint64_t *ret,
+		    struct text *why)
 {
 	const char *v = conf->param(conf, name);
 	uint64_t x = 0;
@@ -196,7 +197,8 @@ int deco_param_uint(const struct store_conf *conf, const char *name, uint64_t df
 	}
 	for (const char *c = v; *c || c == v; c++) {
 		if (*c < '0' || *c > '9' || x > UINT32_MAX) {
-			text_fmt(why, "%s: %s=%s: not a number (a count such as 8 is)", conf->uri, name, v);
+			text_fmt(why, "%s: %s=%s: not a number (a count such as 8 is)", conf->uri,
+				 name, v);
 			return -TESS_E_URI;
 		}
 		x = x * 10 + (uint64_t)(*c - '0');
@@ -205,7 +207,8 @@ int deco_param_uint(const struct store_conf *conf, const char *name, uint64_t df
 	return 0;
 }
 
-int deco_param_time(const struct store_conf *conf, const char *name, uint64_t dflt, uint64_t *ret, struct text *why)
+int deco_param_time(const struct store_conf *conf, const char *name, uint64_t dflt, uint64_t *ret,
+		    struct text *why)
 {
 	const char *v = conf->param(conf, name);
 
@@ -220,7 +223,8 @@ int deco_param_time(const struct store_conf *conf, const char *name, uint64_t df
 	return 0;
 }
 
-int deco_param_size(const struct store_conf *conf, const char *name, uint64_t dflt, uint64_t *ret, struct text *why)
+int deco_param_size(const struct store_conf *conf, const char *name, uint64_t dflt, uint64_t *ret,
+		    struct text *why)
 {
 	const char *v = conf->param(conf, name);
 

@@ -68,7 +68,10 @@ struct deco_wait *deco_timer_find(struct deco_timer *t, const struct store_op *o
 				  void (*fire)(struct deco_wait *));
 
 /* "name=value" of the URI as number, or `dflt`; -TESS_E_URI with a line in `why`. */
-int deco_param_uint(const struct store_conf *conf, const char *name, uint64_t dflt, uint64_t *ret, struct text *why);
-int deco_param_time(const struct store_conf *conf, const char *name, uint64_t dflt, uint64_t *ret, struct text *why);
-int deco_param_size(const struct store_conf *conf, const char *name, uint64_t dflt, uint64_t *ret, struct text *why);
+int deco_param_uint(const struct store_conf *conf, const char *name, uint64_t dflt, uint64_t *ret,
+		    struct text *why);
+int deco_param_time(const struct store_conf *conf, const char *name, uint64_t dflt, uint64_t *ret,
+		    struct text *why);
+int deco_param_size(const struct store_conf *conf, const char *name, uint64_t dflt, uint64_t *ret,
+		    struct text *why);
 #endif

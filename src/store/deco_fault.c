@@ -199,7 +199,10 @@ static int parse_when(const char *s, struct fault_rule *r)
 		const char     *name;
 		enum fault_when when;
 	} rows[] = {
-		{ "every=", WHEN_EVERY }, { "nth=", WHEN_NTH }, { "from=", WHEN_FROM }, { "prob=", WHEN_PROB },
+		{"every=", WHEN_EVERY},
+		{"nth=", WHEN_NTH},
+		{"from=", WHEN_FROM},
+		{"prob=", WHEN_PROB},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -222,7 +225,10 @@ static int parse_when(const char *s, struct fault_rule *r)
 static int parse_what(const char *s, struct fault_rule *r)
 {
 	static const char *const names[] = {
-		[WHAT_LOST] = "lost", [WHAT_SHORT] = "short", [WHAT_CORRUPT] = "corrupt", [WHAT_KILL] = "kill",
+		[WHAT_LOST] = "lost",
+		[WHAT_SHORT] = "short",
+		[WHAT_CORRUPT] = "corrupt",
+		[WHAT_KILL] = "kill",
 	};
 	uint64_t ns;
 
@@ -239,7 +245,8 @@ static int parse_what(const char *s, struct fault_rule *r)
 			return 0;
 		}
 	}
-	if (strncmp(s, "delay=", 6) == 0 && parse_time(s + 6, &ns) == 0 && ns < (uint64_t)INT64_MAX / 4) {
+	if (strncmp(s, "delay=", 6) == 0 && parse_time(s + 6, &ns) == 0 &&
+	    ns < (uint64_t)INT64_MAX / 4) {
 		r->what = WHAT_DELAY;
 		r->delay = (int64_t)ns;
 		return 0;
@@ -268,7 +275,8 @@ static int parse_rule(char *s, struct fault_rule *r, const char **bad)
 	r->when = WHEN_ALWAYS;
 	if (what && parse_when(when, r) < 0)
 		return -EINVAL;
-	*bad = "WHAT is an error such as EIO, busy, full, deadline, lost, short, corrupt, kill or delay=TIME";
+	*bad = "WHAT is an error such as EIO, busy, full, deadline, lost, short, corrupt, kill or "
+	       "delay=TIME";
 	return parse_what(what ? what : when, r);
 }
 
@@ -309,7 +317,8 @@ static void fault_close(struct store *s)
 	free(f);
 }
 
-static int fault_open(struct store **ret, const struct store_conf *conf, struct store *inner, struct text *why)
+static int fault_open(struct store **ret, const struct store_conf *conf, struct store *inner,
+		      struct text *why)
 {
 	const char *spec = conf->param(conf, "fault");
 	struct fault_store *f = mem_zalloc(sizeof(*f));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * latency=TIME and rate=BYTES: makes a near store feel like a far one, for tests, demonstrations and
- * tuning. A request's done() comes no earlier than TIME after its submission, and the bytes of all
- * PUTs and GETs share one link of BYTES per second.
+ * latency=TIME and rate=BYTES: makes a near store feel like a far one, for tests, demonstrations
+ * and tuning. A request's done() comes no earlier than TIME after its submission, and the bytes of
+ * all PUTs and GETs share one link of BYTES per second.
  *
  * The inner store works at once and only the answer is late: the delay must not move the work from
  * many submitting threads to the one timer thread.
@@ -21,7 +21,7 @@ struct latency {
 	uint64_t           rate;	/* const, bytes/s; 0: unlimited */
 	struct deco_timer *timer;	/* owned */
 	struct lock        lock;
-	int64_t            link_free GUARDED_BY(&lock);	/* when the link has carried what was sent so far */
+	int64_t link_free GUARDED_BY(&lock); /* when the link has carried what was sent so far */
 };
 
 struct latency_op {
@@ -111,7 +111,8 @@ static void latency_to_text(const struct store *s, struct text *out)
 {
 	const struct latency *l = container_of(s, struct latency, s);
 
-	text_fmt(out, "delay=%lldus rate=%llu", (long long)(l->delay / 1000), (unsigned long long)l->rate);
+	text_fmt(out, "delay=%lldus rate=%llu", (long long)(l->delay / 1000),
+		 (unsigned long long)l->rate);
 }
 
 static void latency_close(struct store *s)
@@ -123,7 +124,8 @@ static void latency_close(struct store *s)
 	free(l);
 }
 
-static int latency_open(struct store **ret, const struct store_conf *conf, struct store *inner, struct text *why)
+static int latency_open(struct store **ret, const struct store_conf *conf, struct store *inner,
+			struct text *why)
 {
 	uint64_t delay, rate;
 	scoped_free struct latency *l = NULL;
@@ -139,7 +141,7 @@ static int latency_open(struct store **ret, const struct store_conf *conf, struc
 	deco_init(&l->s, &deco_latency_ops, inner);
 	l->delay = (int64_t)delay;
 	l->rate = rate;
-	/* The answer comes from another thread and late, as a remote store's: who sizes its queues by it should. */
+	/* Late and from another thread, as a remote store's answer: queues are sized by that. */
 	l->s.caps.flags &= ~(unsigned)STORE_LOCAL;
 	r = deco_timer_new(&l->timer, "tess-latency");
 	if (r < 0)

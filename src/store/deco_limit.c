@@ -141,7 +141,8 @@ static void limit_close(struct store *s)
 	free(l);
 }
 
-static int limit_open(struct store **ret, const struct store_conf *conf, struct store *inner, struct text *why)
+static int limit_open(struct store **ret, const struct store_conf *conf, struct store *inner,
+		      struct text *why)
 {
 	uint64_t max;
 	struct limit *l;

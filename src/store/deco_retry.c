@@ -87,8 +87,8 @@ static void retry_again(struct deco_wait *w)
 
 /*
  * On another thread than this, retry_done() waits until it returns; on this one, inside
- * store_cancel(), x and op are gone after it. It comes again until then, since the first time may be
- * before the op has arrived where it can be cancelled.
+ * store_cancel(), x and op are gone after it. It comes again until then, since the first time may
+ * be before the op has arrived where it can be cancelled.
  */
 static void retry_overdue(struct deco_wait *w)
 {
@@ -172,7 +172,8 @@ static void retry_close(struct store *s)
 	free(t);
 }
 
-static int retry_open(struct store **ret, const struct store_conf *conf, struct store *inner, struct text *why)
+static int retry_open(struct store **ret, const struct store_conf *conf, struct store *inner,
+		      struct text *why)
 {
 	static const char *const names[C_N] = { "again", "gave_up", "deadline" };
 	uint64_t max, allowed;

@@ -18,7 +18,9 @@
 #include <stdio.h>
 
 /* Outcomes. Columns of the counter table below; anything not named by the others is an error. */
-enum outcome { OUT_OK, OUT_MISSING, OUT_BUSY, OUT_TIMEOUT, OUT_FULL, OUT_CANCELLED, OUT_ERROR, OUT_N };
+enum outcome {
+	OUT_OK, OUT_MISSING, OUT_BUSY, OUT_TIMEOUT, OUT_FULL, OUT_CANCELLED, OUT_ERROR, OUT_N
+};
 
 #define ROW(op)                                                                                 \
 	op ".ok", op ".missing", op ".busy", op ".timeout", op ".full", op ".cancelled", op ".error"
@@ -125,7 +127,8 @@ static void trace_close(struct store *s)
 	free(t);
 }
 
-static int trace_open(struct store **ret, const struct store_conf *conf, struct store *inner, struct text *why)
+static int trace_open(struct store **ret, const struct store_conf *conf, struct store *inner,
+		      struct text *why)
 {
 	struct trace_store *t = mem_zalloc(sizeof(*t));
 

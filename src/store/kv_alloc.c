@@ -2,12 +2,13 @@
 /*
  * Space for objects. A process takes large chunks of free space in one transaction, marks them as
  * its own in the index, and carves objects out of them in memory; the transaction that records an
- * object takes its extents out of the reservation. So a PUT costs no search and no transaction of its
- * own for space, however large or fragmented the target is, and what a killed process had reserved is known.
+ * object takes its extents out of the reservation. So a PUT costs no search and no transaction of
+ * its own for space, however large or fragmented the target is, and what a killed process had
+ * reserved is known.
  *
- * A chunk is cut from the largest free range. Best fit would leave smaller scraps but find them among
- * all ranges; from the largest, extents stay long until there are no long ranges left, and the
- * choice is one step to the end of an index.
+ * A chunk is cut from the largest free range. Best fit would leave smaller scraps but find them
+ * among all ranges; from the largest, extents stay long until there are no long ranges left, and
+ * the choice is one step to the end of an index.
  */
 #include "store/kv_impl.h"
 
@@ -19,7 +20,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-#define SPLIT_MIN   (UINT64_C(1) << 20)	/* an object is cut into pieces of less only when nothing else is left */
+#define SPLIT_MIN   (UINT64_C(1) << 20)	/* no object is cut into less while there is more */
 #define REFILL_MAX  64u			/* ranges taken in one transaction */
 #define DRAIN_MAX   1024u		/* pending ranges made free in one transaction */
 
@@ -136,8 +137,8 @@ static int pool_carve_locked(struct kv_pool *p, uint64_t bytes, unsigned max, st
 /* ---- from the index ---- */
 
 /*
- * A process is told from a later one with its number by the time it started; both mean nothing after
- * the next boot.
+ * A process is told from a later one with its number by the time it started; both mean nothing
+ * after the next boot.
  */
 static uint64_t process_start(uint64_t pid)
 {
@@ -177,7 +178,8 @@ static bool owner_alive(const struct kv *kv, MDB_val val)
 {
 	const char *b = val.mv_data;
 
-	if (val.mv_size != sizeof(struct owner_rec) || memcmp(b + 16, kv->boot, sizeof(kv->boot)) != 0)
+	if (val.mv_size != sizeof(struct owner_rec) ||
+	    memcmp(b + 16, kv->boot, sizeof(kv->boot)) != 0)
 		return false;
 	return get_le64(b + 8) != 0 && process_start(get_le64(b)) == get_le64(b + 8);
 }
@@ -272,7 +274,7 @@ static int move_txn(void *arg, MDB_txn *txn)
 	}
 	if (m->x)
 		return r;
-	while ((r = kv_space_first(m->kv, txn, m->from, &x)) == 0) {
+	while ((r = kv_space_any(m->kv, txn, m->from, &x)) == 0) {
 		r = kv_space_cut(m->kv, txn, m->from, x);
 		if (r == 0)
 			r = kv_space_add(m->kv, txn, 0, x);
@@ -289,7 +291,7 @@ static int move_txn(void *arg, MDB_txn *txn)
 /* Free ranges into the pool. The caller is the only one who refills, and holds no lock. */
 static int refill_once(struct kv *kv, uint64_t need, unsigned *ret_drained)
 {
-	struct refill f = { .kv = kv, .want = MAX(need, kv->chunk), .durable = env_durable(kv->env) };
+	struct refill f = {.kv = kv, .want = MAX(need, kv->chunk), .durable = env_durable(kv->env)};
 	int r;
 
 	lock_take(&kv->pool.lock);
@@ -307,7 +309,7 @@ static int refill_once(struct kv *kv, uint64_t need, unsigned *ret_drained)
 	if (r < 0) {
 		struct move m = { .kv = kv, .from = f.owner, .x = f.got, .n = f.n };
 
-		/* If this fails too, the reservation keeps it until we or a later process give it back. */
+		/* If this fails too, the reservation keeps it until it is given back at close. */
 		(void)env_write(kv->env, move_txn, &m, NULL);
 		f.n = 0;
 	}
@@ -327,8 +329,8 @@ static bool pool_has(struct kv *kv, uint64_t need)
 }
 
 /*
- * Full is not said before everything that could be had was: deletions that only wait for a checkpoint
- * get one, and what dead processes had reserved is taken back.
+ * Full is not said before everything that could be had was: deletions that only wait for a
+ * checkpoint get one, and what dead processes had reserved is taken back.
  */
 static int refill(struct kv *kv, uint64_t need)
 {
@@ -394,7 +396,7 @@ int kv_alloc(struct kv *kv, uint64_t bytes, struct kv_extv *ret, uint64_t *ret_o
 void kv_alloc_undo(struct kv *kv, const struct kv_extv *v)
 {
 	scoped_lock(&kv->pool.lock);
-	/* What finds no memory here is still reserved in the index, and free when this process has closed. */
+	/* What finds no memory here stays reserved in the index, until close. */
 	for (unsigned i = 0; i < v->n; i++)
 		(void)pool_add_locked(&kv->pool, v->e[i]);
 }

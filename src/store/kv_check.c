@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The bookkeeping against itself: every byte of the data area belongs to exactly one of objects, free
- * space, reservations and pending deletions; the second index of free space and the counts say the
- * same. In one read transaction, so it may run beside writers; O(n log n) in records, for fsck and tests.
+ * The bookkeeping against itself: every byte of the data area belongs to exactly one of objects,
+ * free space, reservations and pending deletions; the second index of free space and the counts say
+ * the same. In one read transaction, so it may run beside writers; O(n log n) in records, for fsck
+ * and tests.
  */
 #include "store/kv_impl.h"
 
@@ -31,8 +32,8 @@ struct kv_checker {
 static void defect(struct kv_checker *c, const char *what, uint64_t a, uint64_t b)
 {
 	if (c->defects++ < LINES_MAX)
-		text_fmt(c->out, "%s: %s (%llu+%llu)\n", c->kv->dev.path, what, (unsigned long long)a,
-			 (unsigned long long)b);
+		text_fmt(c->out, "%s: %s (%llu+%llu)\n", c->kv->dev.path, what,
+			 (unsigned long long)a, (unsigned long long)b);
 }
 
 static int see(struct kv_checker *c, struct kv_ext x, const char *what)
@@ -110,7 +111,8 @@ static int check_pending(struct kv_checker *c, MDB_val key, MDB_val val)
 	return see(c, x, "pending");
 }
 
-static int check_db(struct kv_checker *c, enum kv_db db, int (*fn)(struct kv_checker *, MDB_val, MDB_val))
+static int check_db(struct kv_checker *c, enum kv_db db,
+		    int (*fn)(struct kv_checker *, MDB_val, MDB_val))
 {
 	MDB_val key, val;
 	MDB_cursor *cur;
@@ -144,8 +146,10 @@ static void check_tiles(struct kv_checker *c)
 		if (x->off > at)
 			defect(c, "space belongs to nobody", at, x->off - at);
 		if (x->off < at)
-			defect(c, c->seen[i].what[0] == 'o' ? "object overlaps another range" :
-							      "range overlaps another", x->off, x->len);
+			defect(c,
+			       c->seen[i].what[0] == 'o' ? "object overlaps another range"
+							 : "range overlaps another",
+			       x->off, x->len);
 		at = MAX(at, x->off + x->len);
 	}
 	if (at != c->kv->target.size)

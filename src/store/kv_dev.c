@@ -4,8 +4,9 @@
  * so that object data neither pushes other things out of the page cache nor is copied into it.
  *
  * O_DIRECT wants aligned memory. What comes in aligned goes as it is, and only the last partial
- * block is copied; anything else goes through a bounce buffer of 1 MiB, which stays in the processor's
- * cache while it is filled and written. The bytes behind an object's end in its last block are zeros.
+ * block is copied; anything else goes through a bounce buffer of 1 MiB, which stays in the
+ * processor's cache while it is filled and written. The bytes behind an object's end in its last
+ * block are zeros.
  */
 #include "store/kv_impl.h"
 
@@ -64,9 +65,9 @@ static void dev_alignment(struct kv_dev *d)
 #ifdef STATX_DIOALIGN
 	struct statx sx;
 
-	if (statx(d->fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &sx) == 0 && (sx.stx_mask & STATX_DIOALIGN) &&
-	    sx.stx_dio_mem_align && sx.stx_dio_offset_align && sx.stx_dio_mem_align <= KV_UNIT &&
-	    sx.stx_dio_offset_align <= KV_UNIT) {
+	if (statx(d->fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &sx) == 0 &&
+	    (sx.stx_mask & STATX_DIOALIGN) && sx.stx_dio_mem_align && sx.stx_dio_offset_align &&
+	    sx.stx_dio_mem_align <= KV_UNIT && sx.stx_dio_offset_align <= KV_UNIT) {
 		d->mem_mask = MAX(sx.stx_dio_mem_align, 8u) - 1;
 		d->len_mask = sx.stx_dio_offset_align - 1;
 	}
@@ -177,8 +178,8 @@ static int dev_vec(struct kv_dev *d, bool write, struct iovec *v, unsigned n, ui
 }
 
 /* iov[skip, skip + len) at off, without copying. */
-static int dev_direct(struct kv_dev *d, bool write, const struct tess_iov *iov, uint64_t skip, uint64_t len,
-		      uint64_t off)
+static int dev_direct(struct kv_dev *d, bool write, const struct tess_iov *iov, uint64_t skip,
+		      uint64_t len, uint64_t off)
 {
 	unsigned i = 0;
 
@@ -210,7 +211,8 @@ static int dev_direct(struct kv_dev *d, bool write, const struct tess_iov *iov, 
 }
 
 /* May O_DIRECT see this memory? The end of the last piece does not matter: it is copied anyway. */
-static bool dev_aligned(const struct kv_dev *d, const struct tess_iov *iov, uint64_t skip, uint64_t off)
+static bool dev_aligned(const struct kv_dev *d, const struct tess_iov *iov, uint64_t skip,
+			uint64_t off)
 {
 	uint64_t sum = 0;
 
@@ -228,8 +230,8 @@ static bool dev_aligned(const struct kv_dev *d, const struct tess_iov *iov, uint
 	return true;
 }
 
-static int dev_write_bounce(struct kv_dev *d, const struct tess_iov *src, uint64_t skip, uint64_t len,
-			    uint64_t off)
+static int dev_write_bounce(struct kv_dev *d, const struct tess_iov *src, uint64_t skip,
+			    uint64_t len, uint64_t off)
 {
 	char *buf = bounce_take(d);
 	int r = buf ? 0 : -ENOMEM;
@@ -250,7 +252,8 @@ static int dev_write_bounce(struct kv_dev *d, const struct tess_iov *src, uint64
 	return r;
 }
 
-int kv_dev_write(struct kv_dev *d, const struct tess_iov *src, uint64_t skip, uint64_t len, uint64_t off)
+int kv_dev_write(struct kv_dev *d, const struct tess_iov *src, uint64_t skip, uint64_t len,
+		 uint64_t off)
 {
 	uint64_t body = d->direct ? round_down(len, KV_UNIT) : len;
 	int r = fault_point("store.kv.write");
@@ -265,8 +268,8 @@ int kv_dev_write(struct kv_dev *d, const struct tess_iov *src, uint64_t skip, ui
 	return r;
 }
 
-static int dev_read_bounce(struct kv_dev *d, const struct tess_iov *dst, uint64_t skip, uint64_t len,
-			   uint64_t off)
+static int dev_read_bounce(struct kv_dev *d, const struct tess_iov *dst, uint64_t skip,
+			   uint64_t len, uint64_t off)
 {
 	char *buf = bounce_take(d);
 	int r = buf ? 0 : -ENOMEM;
@@ -288,7 +291,8 @@ static int dev_read_bounce(struct kv_dev *d, const struct tess_iov *dst, uint64_
 	return r;
 }
 
-int kv_dev_read(struct kv_dev *d, const struct tess_iov *dst, uint64_t skip, uint64_t len, uint64_t off)
+int kv_dev_read(struct kv_dev *d, const struct tess_iov *dst, uint64_t skip, uint64_t len,
+		uint64_t off)
 {
 	uint64_t body = d->direct ? round_down(len, KV_UNIT) : len;
 	int r = fault_point("store.kv.read");
@@ -319,7 +323,7 @@ int kv_dev_allocate(struct kv_dev *d, struct kv_ext x)
 	if (r < 0 || d->block)
 		return r;
 	while (fallocate(d->fd, 0, (off_t)x.off, (off_t)x.len) < 0) {
-		if (errno == EOPNOTSUPP)	/* then the write itself says whether there is space */
+		if (errno == EOPNOTSUPP) /* then the write itself says whether there is space */
 			return 0;
 		if (errno != EINTR)
 			return dev_error(errno);
@@ -371,6 +375,7 @@ int kv_dev_header_read(struct kv_dev *d, struct kv_target *ret)
 		return r;
 	if (memcmp(p, header_magic, 8) != 0 || crc32c(0, p, 40) != get_le32(p + 40))
 		return -TESS_E_FORMAT_MAGIC;
-	*ret = (struct kv_target){ get_le64(p + 8), get_le64(p + 16), get_le64(p + 24), get_le64(p + 32) };
+	*ret = (struct kv_target){get_le64(p + 8), get_le64(p + 16), get_le64(p + 24),
+				  get_le64(p + 32)};
 	return ret->version > KV_VERSION ? -TESS_E_FORMAT_NEWER : 0;
 }

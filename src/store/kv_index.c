@@ -3,8 +3,8 @@
  * Records of the index, packed and checked.
  *
  * object:  0 u8 kind (1 inline, 2 extents) | 1 three zero bytes | 4 u32 crc32c of name and of all
- *          but itself | 8 u64 size | 16 u64 transaction that put it | 24 the bytes, or u64 offset and
- *          u64 length of each extent
+ *          but itself | 8 u64 size | 16 u64 transaction that put it | 24 the bytes, or u64
+ *          offset and u64 length of each extent
  * target:  u64 version, fsid, uid, size     counts:  u64 objects, used, pending
  */
 #include "store/kv_impl.h"
@@ -75,7 +75,8 @@ static bool ext_ok(const struct kv_target *t, struct kv_ext x)
 	       x.off < t->size && x.len <= t->size - x.off;
 }
 
-static int rec_decode_extents(const struct kv_target *t, const char *p, size_t n, struct kv_rec *ret)
+static int rec_decode_extents(const struct kv_target *t, const char *p, size_t n,
+			      struct kv_rec *ret)
 {
 	uint64_t sum = 0;
 
@@ -215,5 +216,5 @@ int kv_target_get(struct kv *kv, MDB_txn *txn, struct kv_target *ret)
 
 int kv_target_put(struct kv *kv, MDB_txn *txn, const struct kv_target *t)
 {
-	return words_put(kv, txn, "target", (uint64_t[]){ t->version, t->fsid, t->uid, t->size }, 4);
+	return words_put(kv, txn, "target", (uint64_t[]){t->version, t->fsid, t->uid, t->size}, 4);
 }

@@ -24,7 +24,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-const char *const kv_db_names[] = { "super", "object", "space", "largest", "owner", "pending", NULL };
+const char *const kv_db_names[] = {"super", "object", "space", "largest", "owner", "pending", NULL};
 
 struct kv_params {
 	const struct store_conf *conf;
@@ -48,7 +48,8 @@ static int kv_params_get(struct kv_params *p)
 	if (r < 0)
 		return r;
 	if (p->inline_max > KV_INLINE_MAX) {
-		text_fmt(p->why, "%s: inline: 0 to %u bytes are possible", p->conf->uri, KV_INLINE_MAX);
+		text_fmt(p->why, "%s: inline: 0 to %u bytes are possible", p->conf->uri,
+			 KV_INLINE_MAX);
 		return -TESS_E_URI;
 	}
 	if (p->conf->param(p->conf, "size") && p->size < KV_SIZE_MIN) {
@@ -112,7 +113,9 @@ static int format_check_block(struct kv_params *p, struct kv_dev *d)
 
 	for (size_t i = 0; r == 0 && i < KV_DATA_OFF; i++) {
 		if (buf[i])
-			return format_refuse(p, d, "holds data (wipe it first: blkdiscard -z, or dd from /dev/zero)");
+			return format_refuse(
+				p, d,
+				"holds data (wipe it first: blkdiscard -z, or dd from /dev/zero)");
 	}
 	return r;
 }
@@ -167,7 +170,8 @@ static int format_size(struct kv *kv, struct kv_params *p)
 	}
 	size = round_down(size, KV_UNIT);
 	if (size < KV_SIZE_MIN) {
-		text_fmt(p->why, "%s: no room for a target: at least 16M are needed", p->conf->place);
+		text_fmt(p->why, "%s: no room for a target: at least 16M are needed",
+			 p->conf->place);
 		return -ENOSPC;
 	}
 	kv->target.size = size;
@@ -308,7 +312,8 @@ static int attach_device(struct kv *kv, const struct kv_params *p)
 {
 	const char *path = p->conf->place;
 	uint64_t size;
-	int r = kv_dev_open(&kv->dev, path, p->conf->readonly ? O_RDONLY : O_RDWR, p->direct != 0, p->why);
+	int r = kv_dev_open(&kv->dev, path, p->conf->readonly ? O_RDONLY : O_RDWR, p->direct != 0,
+			    p->why);
 
 	if (r < 0)
 		return r;
@@ -400,7 +405,8 @@ static int kv_attach(struct kv *kv, const struct kv_params *p)
 	return kv->readonly ? 0 : kv_alloc_reap(kv, &any);
 }
 
-int kv_open(struct store **ret, const struct store_conf *conf, struct store *inner, struct text *why)
+int kv_open(struct store **ret, const struct store_conf *conf, struct store *inner,
+	    struct text *why)
 {
 	struct kv_params p = { .conf = conf, .why = why };
 	struct kv *kv = mem_zalloc(sizeof(*kv));
@@ -432,7 +438,7 @@ void kv_store_close(struct store *s)
 {
 	struct kv *kv = container_of(s, struct kv, s);
 
-	/* An error of either costs nothing: what is not given back now is when the next one opens. */
+	/* An error of either costs nothing: the next one to open gives back what we did not. */
 	if (kv->env && !kv->readonly)
 		(void)kv_alloc_release(kv);
 	if (kv->env)

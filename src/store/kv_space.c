@@ -30,7 +30,8 @@ static MDB_val key_val(struct space_key *k)
 }
 
 /* The range of `owner` with the greatest offset <= off: 0 or -ENOENT. */
-static int space_floor(struct kv *kv, MDB_txn *txn, uint64_t owner, uint64_t off, struct kv_ext *ret)
+static int space_floor(struct kv *kv, MDB_txn *txn, uint64_t owner, uint64_t off,
+		       struct kv_ext *ret)
 {
 	struct space_key k = space_key(owner, off);
 	MDB_val key = key_val(&k), val;
@@ -131,7 +132,7 @@ int kv_space_cut(struct kv *kv, MDB_txn *txn, uint64_t owner, struct kv_ext x)
 	return r;
 }
 
-int kv_space_first(struct kv *kv, MDB_txn *txn, uint64_t owner, struct kv_ext *ret)
+int kv_space_any(struct kv *kv, MDB_txn *txn, uint64_t owner, struct kv_ext *ret)
 {
 	return space_floor(kv, txn, owner, UINT64_MAX, ret);
 }
@@ -183,7 +184,8 @@ int kv_space_drain(struct kv *kv, MDB_txn *txn, uint64_t durable, unsigned max, 
 		if (!rc && get_be64(key.mv_data) > durable)
 			rc = MDB_NOTFOUND;
 		if (!rc) {
-			x = (struct kv_ext){ get_be64((char *)key.mv_data + 8), get_le64(val.mv_data) };
+			x = (struct kv_ext){get_be64((char *)key.mv_data + 8),
+					    get_le64(val.mv_data)};
 			rc = mdb_cursor_del(c, 0);
 		}
 		mdb_cursor_close(c);

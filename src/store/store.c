@@ -224,7 +224,8 @@ int store_put(struct store *s, struct tess_req *req, const char *name, const voi
 	return op_flat(s, req, STORE_PUT, name, &op);
 }
 
-int store_get(struct store *s, struct tess_req *req, const char *name, uint64_t off, void *p, size_t n)
+int store_get(struct store *s, struct tess_req *req, const char *name, uint64_t off, void *p,
+	      size_t n)
 {
 	struct iovec v = { .iov_base = p, .iov_len = n };
 	struct store_op op = { .range = { off, n }, .data = { .iov = &v, .n = 1, .len = n } };

@@ -99,7 +99,8 @@ struct store_conf {
 struct store_ops {
 	const char *name;	/* "kv", "retry" */
 	/* `inner`: decorators only; owned by the new store on success. `why` gets one line on failure. */
-	int  (*open)(struct store **ret, const struct store_conf *conf, struct store *inner, struct text *why);
+	int  (*open)(struct store **ret, const struct store_conf *conf, struct store *inner,
+		     struct text *why);
 	void (*submit)(struct store *s, struct store_op *op);
 	/*
 	 * Optional: hurry done(); it still comes, with -ECANCELED where nothing better is known. `op` is only
@@ -140,7 +141,8 @@ int  store_check(struct store *s, struct text *out);	/* number of defects, or ne
 /* Submits and waits: tools, tests and background threads; never a FUSE thread on a remote store. */
 int store_do(struct store *s, struct store_op *op);
 int store_put(struct store *s, struct tess_req *req, const char *name, const void *p, size_t n);
-int store_get(struct store *s, struct tess_req *req, const char *name, uint64_t off, void *p, size_t n);
+int store_get(struct store *s, struct tess_req *req, const char *name, uint64_t off, void *p,
+	      size_t n);
 int store_head(struct store *s, struct tess_req *req, const char *name, struct tess_objinfo *ret);
 int store_del(struct store *s, struct tess_req *req, const char *name);
 
@@ -163,7 +165,8 @@ struct store_open_opts {
 	const char *label;
 	const char *boot_id;
 };
-int store_open_uri(struct store **ret, const char *uri, const struct store_open_opts *opts, struct text *why);
+int store_open_uri(struct store **ret, const char *uri, const struct store_open_opts *opts,
+		   struct text *why);
 /* Takes a target back that store_open_uri() made with `create` and that is closed: when mkfs fails later on. */
 void store_unmake_uri(const char *uri, uint64_t fsid);
 /* Parses only: nothing is opened or made. 0, -ENOMEM, -TESS_E_URI with `why`. */
@@ -176,5 +179,6 @@ int store_uri_absolute(const char *uri, struct text *ret, struct text *why);
 void store_names(struct text *out);
 
 extern const struct store_ops store_mem_ops, store_kv_ops;
-extern const struct store_ops deco_retry_ops, deco_limit_ops, deco_trace_ops, deco_latency_ops, deco_fault_ops;
+extern const struct store_ops deco_retry_ops, deco_limit_ops, deco_trace_ops, deco_latency_ops,
+	deco_fault_ops;
 #endif

@@ -11,15 +11,15 @@
  *    this process, so a kill in between leaves a reservation that the next opening takes back.
  *    After it, done(): the page cache and the device have both, which survives any kill.
  *  - A checkpoint of the index first syncs the device, so that the synced index never names bytes
- *    that a power cut can take back. That is barrier(). A checkpoint of any process does it for all:
- *    the sync covers the device, not this process's writes.
+ *    that a power cut can take back. That is barrier(). A checkpoint of any process does it for
+ * all: the sync covers the device, not this process's writes.
  *  - Space that a deletion frees is `pending` until a checkpoint that holds the deletion is
  *    complete. Before, a power cut could bring the object back, with somebody else's bytes in it.
  *    The name replaced by a PUT gives its old space back in the same way.
  *  - A GET reads without holding a transaction, and looks after the read whether the record is
  *    still the same one (`gen`). A deletion whose space was reused in between, here or by another
- *    process, is -ENOENT, never foreign bytes. When no transaction was committed meanwhile, that look costs
- *    the begin of a read transaction and nothing else.
+ *    process, is -ENOENT, never foreign bytes. When no transaction was committed meanwhile, that
+ * look costs the begin of a read transaction and nothing else.
  *
  * All of it runs in the submitting thread: data I/O of many threads overlaps, and the index is
  * locked only for the commit. Space: kv_alloc.c. Several processes of one host may use a target.
@@ -149,7 +149,7 @@ static int kv_del(struct kv *kv, struct store_op *op)
 
 /* ---- GET, HEAD, LIST ---- */
 
-/* Is the record read in transaction `id` still the one of `name`? 0, -ENOENT, or -EAGAIN: another one is. */
+/* Is the record read in transaction `id` still that of `name`? 0, -ENOENT; -EAGAIN: another is. */
 static int kv_still(struct kv *kv, const char *name, size_t id, uint64_t gen)
 {
 	struct kv_rec rec;
@@ -206,7 +206,8 @@ static int kv_get_once(struct kv *kv, struct store_op *op)
 		return r;
 	}
 	op->info.size = rec.size;
-	if (op->code == STORE_GET && (op->range.off > rec.size || op->range.len > rec.size - op->range.off))
+	if (op->code == STORE_GET &&
+	    (op->range.off > rec.size || op->range.len > rec.size - op->range.off))
 		r = -TESS_E_SHORT_BODY;
 	else if (op->code == STORE_GET && rec.data)
 		(void)iov_copy_in(&op->data, 0, rec.data + op->range.off, op->range.len);
@@ -244,7 +245,8 @@ static int kv_list(struct kv *kv, struct store_list *l)
 	rc = mdb_cursor_open(txn, env_db(kv->env, KV_OBJECT), &c);
 	if (!rc) {
 		rc = mdb_cursor_get(c, &key, &val, after ? MDB_SET_RANGE : MDB_FIRST);
-		if (!rc && after && key.mv_size == after && memcmp(key.mv_data, l->after.name, after) == 0)
+		if (!rc && after && key.mv_size == after &&
+		    memcmp(key.mv_data, l->after.name, after) == 0)
 			rc = mdb_cursor_get(c, &key, &val, MDB_NEXT);
 		for (; !rc && l->n < l->max; rc = mdb_cursor_get(c, &key, &val, MDB_NEXT)) {
 			if (key.mv_size > STORE_NAME_MAX || val.mv_size < 24) {
@@ -343,9 +345,10 @@ static void kv_to_text(const struct store *s, struct text *out)
 {
 	const struct kv *kv = container_of(s, struct kv, s);
 
-	text_fmt(out, "path=%s size=%llu direct=%d chunk=%llu inline=%llu index-bytes=%llu", kv->dev.path,
-		 (unsigned long long)kv->target.size, kv->dev.direct, (unsigned long long)kv->chunk,
-		 (unsigned long long)kv->inline_max, (unsigned long long)env_bytes(kv->env));
+	text_fmt(out, "path=%s size=%llu direct=%d chunk=%llu inline=%llu index-bytes=%llu",
+		 kv->dev.path, (unsigned long long)kv->target.size, kv->dev.direct,
+		 (unsigned long long)kv->chunk, (unsigned long long)kv->inline_max,
+		 (unsigned long long)env_bytes(kv->env));
 }
 
 const struct store_ops store_kv_ops = {

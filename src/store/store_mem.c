@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mem:[?size=SIZE]: objects in this process's memory, the reference for tests. Names are kept in one
- * sorted array, because a listing in order is then a scan; inserting moves pointers, which for the
- * some 10^5 objects of a test is cheaper than a tree would be to read. Bytes are copied outside the
- * lock: an object is immutable and counted.
+ * mem:[?size=SIZE]: objects in this process's memory, the reference for tests. Names are kept in
+ * one sorted array, because a listing in order is then a scan; inserting moves pointers, which for
+ * the some 10^5 objects of a test is cheaper than a tree would be to read. Bytes are copied outside
+ * the lock: an object is immutable and counted.
  */
 #include "base/buf.h"
 #include "base/err.h"
@@ -26,7 +26,7 @@ struct mem_store {
 	struct store        s;
 	uint64_t            limit;	/* const, bytes */
 	struct lock         lock;
-	struct mem_object **objects GUARDED_BY(&lock);	/* owned, ascending by name; a reference each */
+	struct mem_object **objects GUARDED_BY(&lock);	/* owned, by name; a reference each */
 	size_t              n GUARDED_BY(&lock), cap GUARDED_BY(&lock);
 	uint64_t            bytes GUARDED_BY(&lock);
 };
@@ -59,7 +59,8 @@ static size_t mem_seek_locked(const struct mem_store *m, const char *name, bool 
 	return lo;
 }
 
-static struct mem_object *mem_at_locked(const struct mem_store *m, size_t i, const char *name) NO_TSA
+static struct mem_object *mem_at_locked(const struct mem_store *m, size_t i,
+					const char *name) NO_TSA
 {
 	if (i < m->n && strcmp(m->objects[i]->key.name, name) == 0)
 		return m->objects[i];
@@ -215,7 +216,8 @@ static int mem_usage(struct store *s, struct store_usage *ret)
 
 static void mem_to_text(const struct store *s, struct text *out)
 {
-	text_fmt(out, "limit=%llu", (unsigned long long)container_of(s, struct mem_store, s)->limit);
+	text_fmt(out, "limit=%llu",
+		 (unsigned long long)container_of(s, struct mem_store, s)->limit);
 }
 
 static void mem_close(struct store *s) NO_TSA
@@ -229,7 +231,8 @@ static void mem_close(struct store *s) NO_TSA
 	free(m);
 }
 
-static int mem_open(struct store **ret, const struct store_conf *conf, struct store *inner, struct text *why)
+static int mem_open(struct store **ret, const struct store_conf *conf, struct store *inner,
+		    struct text *why)
 {
 	struct mem_store *m;
 	uint64_t limit;

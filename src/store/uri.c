@@ -2,8 +2,8 @@
 /*
  * Target URIs:  SCHEME:PLACE[?NAME=VALUE[&NAME=VALUE]…], percent-encoding in PLACE and VALUE.
  *
- * Every parameter is in a table, the store's own or the one of the decorators, so that a misspelt one
- * is refused instead of ignored. A decorator is stacked when one of its parameters is there.
+ * Every parameter is in a table, the store's own or the one of the decorators, so that a misspelt
+ * one is refused instead of ignored. A decorator is stacked when one of its parameters is there.
  */
 #include "store/store.h"
 
@@ -156,8 +156,8 @@ static int uri_params(struct uri *u, char *query, struct text *why)
 		}
 		*value++ = 0;
 		if (!param_known(u->scheme, one)) {
-			text_fmt(why, "%s: %s: unknown parameter; of %s: there are ", u->conf.uri, one,
-				 u->scheme->name);
+			text_fmt(why, "%s: %s: unknown parameter; of %s: there are ", u->conf.uri,
+				 one, u->scheme->name);
 			params_list(u->scheme, why);
 			return -TESS_E_URI;
 		}
@@ -166,8 +166,8 @@ static int uri_params(struct uri *u, char *query, struct text *why)
 			return -TESS_E_URI;
 		}
 		if (decode(value) < 0) {
-			text_fmt(why, "%s: %s: %% is followed by two hexadecimal digits, not 00", u->conf.uri,
-				 one);
+			text_fmt(why, "%s: %s: %% is followed by two hexadecimal digits, not 00",
+				 u->conf.uri, one);
 			return -TESS_E_URI;
 		}
 		if (u->n == PARAMS_MAX) {
@@ -208,7 +208,9 @@ static int uri_parse(struct uri *u, const char *uri, struct text *why)
 	}
 	for (const char *c = uri; *c; c++) {
 		if ((unsigned char)*c < ' ' || *c == 0x7f) {
-			text_fmt(why, "target URI holds a control character at position %zu: write it as %%%02X",
+			text_fmt(why,
+				 "target URI holds a control character at position %zu: write it "
+				 "as %%%02X",
 				 (size_t)(c - uri), (unsigned char)*c);
 			return -TESS_E_URI;
 		}
@@ -218,7 +220,10 @@ static int uri_parse(struct uri *u, const char *uri, struct text *why)
 		return -ENOMEM;
 	place = strchr(u->buf, ':');
 	if (!place || place == u->buf) {
-		text_fmt(why, "\"%s\": a target is STORE:PLACE[?NAME=VALUE&…], such as kv:/data/t0?size=100G", uri);
+		text_fmt(why,
+			 "\"%s\": a target is STORE:PLACE[?NAME=VALUE&…], such as "
+			 "kv:/data/t0?size=100G",
+			 uri);
 		return -TESS_E_URI;
 	}
 	*place++ = 0;
@@ -253,7 +258,8 @@ static bool deco_wanted(const struct uri *u, const struct deco *d)
 	return false;
 }
 
-static int uri_stack(struct uri *u, const struct store_open_opts *o, struct store **ret, struct text *why)
+static int uri_stack(struct uri *u, const struct store_open_opts *o, struct store **ret,
+		     struct text *why)
 {
 	struct store *s = NULL, *outer;
 	int r = u->scheme->ops->open(&s, &u->conf, NULL, why);
@@ -277,7 +283,8 @@ static int uri_stack(struct uri *u, const struct store_open_opts *o, struct stor
 	return 0;
 }
 
-int store_open_uri(struct store **ret, const char *uri, const struct store_open_opts *opts, struct text *why)
+int store_open_uri(struct store **ret, const char *uri, const struct store_open_opts *opts,
+		   struct text *why)
 {
 	static const struct store_open_opts none;
 	struct text unread = TEXT_INIT;

@@ -28,8 +28,9 @@ void storetest_init(struct storetest *t, const char *uri_template)
 			 (int)sizeof(t->dir));
 	ck_assert_ptr_nonnull(mkdtemp(t->dir));
 	if (at)
-		ck_assert_int_ge(asprintf(&t->uri, "%.*s%s%s", (int)(at - uri_template), uri_template, t->dir,
-					  at + 1), 0);
+		ck_assert_int_ge(asprintf(&t->uri, "%.*s%s%s", (int)(at - uri_template),
+					  uri_template, t->dir, at + 1),
+				 0);
 	else
 		t->uri = strdup(uri_template);
 	ck_assert_ptr_nonnull(t->uri);

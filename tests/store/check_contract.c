@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* layer: store */
 /*
- * The contract of src/store/store.h, run against every store and every decorator. A row below is all
- * that a new store needs to be held to it.
+ * The contract of src/store/store.h, run against every store and every decorator. A row below is
+ * all that a new store needs to be held to it.
  */
 #include "store/store.h"
 
@@ -58,7 +58,7 @@ static bool is_volatile(void)
 
 START_TEST(test_what_was_put_is_got_whatever_its_size)
 {
-	static const size_t sizes[] = { 0, 1, 511, 4095, 4096, 4097, 65536, 1 << 20, (4 << 20) + 1 };
+	static const size_t sizes[] = {0, 1, 511, 4095, 4096, 4097, 65536, 1 << 20, (4 << 20) + 1};
 	char name[32], part[100];
 
 	begin(_i);
@@ -206,7 +206,8 @@ START_TEST(test_a_listing_is_in_order_and_complete_page_by_page)
 		for (unsigned i = 0; i < l.n; i++, seen++) {
 			ck_assert_int_lt(strcmp(last.name, keys[i].name), 0);
 			last = keys[i];
-			ck_assert_uint_eq(infos[i].size, strtoul(strchr(last.name, '.') + 1, NULL, 10));
+			ck_assert_uint_eq(infos[i].size,
+					  strtoul(strchr(last.name, '.') + 1, NULL, 10));
 		}
 		more = l.more;
 		ck_assert(!more || l.n == 7);
@@ -304,8 +305,12 @@ static void many_submit(struct many *m, unsigned n, enum store_code code, atomic
 		atomic_store(&m[i].dones, 0);
 		m[i].v = (struct iovec){ m[i].data, sizeof(m[i].data) };
 		m[i].op = (struct store_op){
-			.req = &t.req, .code = code, .range = { 0, sizeof(m[i].data) },
-			.data = { &m[i].v, 1, sizeof(m[i].data) }, .done = many_done, .owner = &m[i],
+			.req = &t.req,
+			.code = code,
+			.range = {0, sizeof(m[i].data)},
+			.data = {&m[i].v, 1, sizeof(m[i].data)},
+			.done = many_done,
+			.owner = &m[i],
 		};
 		CLEAN(store_key_set(&m[i].op.key, name));
 		store_submit(t.s, &m[i].op);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* layer: store */
-/* What the kv store promises beyond the contract: kills, power cuts, several processes, failures in turn. */
+/* What the kv store promises beyond the contract: after kills and power cuts, shared, failing. */
 #include "store/store.h"
 
 #include "base/clock.h"
@@ -47,7 +47,7 @@ static void end(void)
 	storetest_done(&t);
 }
 
-/* A child with the target open for itself. It dies by SIGKILL or with 0; anything else fails the test. */
+/* A child with the target open for itself. It dies by SIGKILL or with 0, or the test fails. */
 static pid_t child(void (*fn)(int fd), int *ret_fd)
 {
 	int fds[2];
@@ -107,7 +107,8 @@ START_TEST(test_a_killed_process_loses_nothing_that_was_done)
 	reap(child(put_40_and_die, &fd), true);
 	storetest_open(&t, false, NULL);
 	for (unsigned i = 0; i < 40; i++) {
-		ck_assert_int_eq(storetest_verify(&t, name_of("k", i), size_of(i)), i == 3 ? -ENOENT : 0);
+		ck_assert_int_eq(storetest_verify(&t, name_of("k", i), size_of(i)),
+				 i == 3 ? -ENOENT : 0);
 		if (i != 3 && size_of(i) > 4096)
 			sum += (size_of(i) + 4095) / 4096 * 4096;
 	}
@@ -119,7 +120,7 @@ START_TEST(test_a_killed_process_loses_nothing_that_was_done)
 }
 END_TEST
 
-/* Puts, replaces and deletes for ever; tells each put that is done, and each deletion before it begins. */
+/* Puts and deletes for ever; tells each put when it is done, each deletion before it begins. */
 static void churn(int fd)
 {
 	for (unsigned i = 0;; i++) {
@@ -274,7 +275,7 @@ START_TEST(test_two_processes_share_a_target)
 }
 END_TEST
 
-/* Fifteen of 1 MiB in 16 MiB, the oldest deleted for the next: space goes round as fast as it can. */
+/* Ten of 1 MiB in 16 MiB, the oldest deleted for the next: space goes round as fast as it can. */
 static void recycle(int fd)
 {
 	for (unsigned i = 0; i < 150; i++) {
@@ -342,7 +343,8 @@ static void refused(bool create, uint64_t fsid, const char *uri, int err, const 
 
 	ck_assert_int_ge(asprintf(&full, "%.*s%s%s", (int)(at - uri), uri, t.dir, at + 1), 0);
 	ck_assert_int_eq(store_open_uri(&s, full, &o, &why), err);
-	ck_assert_msg(strstr(text_str(&why), says) != NULL, "\"%s\" does not say \"%s\"", text_str(&why), says);
+	ck_assert_msg(strstr(text_str(&why), says) != NULL, "\"%s\" does not say \"%s\"",
+		      text_str(&why), says);
 	ck_assert_ptr_null(strchr(text_str(&why), '\n'));
 	free(full);
 	text_done(&why);
@@ -367,7 +369,8 @@ START_TEST(test_what_cannot_be_a_target_is_refused_in_one_clear_line)
 	begin("kv:@/dev?size=16M");
 	storetest_close(&t);
 	touch("text", "my thesis, the only copy");
-	refused(true, 7, "kv:@/dev?size=16M", -EEXIST, "already a target, of file system 0000000000000007");
+	refused(true, 7, "kv:@/dev?size=16M", -EEXIST,
+		"already a target, of file system 0000000000000007");
 	refused(true, 7, "kv:@/text?size=16M", -EEXIST, "exists and is not empty");
 	refused(true, 7, "kv:@/new?size=1M", -TESS_E_URI, "at least 16M");
 	refused(true, 7, "kv:@/new?size=9000G", -TESS_E_STORE_FULL, "cannot be had");
@@ -462,7 +465,8 @@ static bool loop_make(char *ret, size_t cap)
 	bool ok;
 
 	(void)snprintf(cmd, sizeof(cmd),
-		       "truncate -s 32M %s/disk && losetup --show -f %s/disk 2>/dev/null", t.dir, t.dir);
+		       "truncate -s 32M %s/disk && losetup --show -f %s/disk 2>/dev/null", t.dir,
+		       t.dir);
 	f = popen(cmd, "r");
 	ok = f && fgets(ret, (int)cap, f) != NULL;
 	if (f)
@@ -521,8 +525,8 @@ END_TEST
 /* ---- every failure in turn ---- */
 
 static const char *const points[] = {
-	"alloc", "store.kv.write", "store.kv.read", "store.kv.sync", "store.kv.allocate", "env.commit",
-	"env.sync", "env.meta",
+	"alloc",      "store.kv.write", "store.kv.read", "store.kv.sync", "store.kv.allocate",
+	"env.commit", "env.sync",	"env.meta",
 };
 
 struct outcome {
@@ -568,17 +572,19 @@ START_TEST(test_each_failure_in_turn_leaves_the_store_consistent)
 	begin("kv:@/dev?size=16M&inline=1000");
 	for (unsigned n = 1; hit && n < 300; n++) {
 		struct outcome o = { { -1, -1, -1, -1 }, -1, -1, -1 };
-		char spec[64];
+		char spec[64], *why = NULL;
 
 		CLEAN(storetest_put(&t, "old", 200000));
 		CLEAN(storetest_put(&t, "gone", 60000));
 		for (unsigned i = 0; i < 4; i++)
 			CLEAN(store_del(t.s, &t.req, name_of("n", i)));
 		storetest_close(&t);
-		(void)snprintf(spec, sizeof(spec), "%s@%u=%s", point, n, _i == 0 ? "ENOMEM" : "EIO");
+		(void)snprintf(spec, sizeof(spec), "%s@%u=%s", point, n,
+			       _i == 0 ? "ENOMEM" : "EIO");
 		CLEAN(fault_set(spec));
-		if (storetest_try(&t, false, NULL, &(char *){ NULL }) == 0)
+		if (storetest_try(&t, false, NULL, &why) == 0)
 			scenario(&o);
+		free(why);
 		hit = fault_hits(point) >= n;
 		if (t.s && o.barrier == 0 && !hit)
 			ck_assert(o.put[0] == 0 && o.put[1] == 0 && o.put[2] == 0 && o.del == 0);
@@ -598,7 +604,8 @@ END_TEST
 START_TEST(test_a_target_that_could_not_be_made_leaves_nothing_behind)
 {
 	static const char *const making[] = {
-		"alloc", "store.kv.sync", "store.kv.allocate", "store.kv.header", "env.commit", "env.sync", "env.meta",
+		"alloc",      "store.kv.sync", "store.kv.allocate", "store.kv.header",
+		"env.commit", "env.sync",      "env.meta",
 	};
 
 	storetest_init(&t, "kv:@/dev?size=16M");
@@ -616,7 +623,7 @@ START_TEST(test_a_target_that_could_not_be_made_leaves_nothing_behind)
 			free(why);
 			storetest_close(&t);
 			if (r == 0) {
-				/* Some failures cost nothing but a retry; then it works, and goes for the next. */
+				/* Not every failure costs more than a retry. */
 				storetest_open(&t, false, NULL);
 				ck_assert_int_eq(storetest_defects(&t), 0);
 				storetest_close(&t);

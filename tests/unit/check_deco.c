@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each decorator adds to a store; that it takes nothing away is tests/store/check_contract.c. */
+/* What each decorator adds; that it takes nothing away is tests/store/check_contract.c. */
 #include "store/store.h"
 
 #include "base/clock.h"
@@ -94,14 +94,16 @@ static int put(struct store *s)
 
 START_TEST(test_fault_rules_hit_when_they_say)
 {
-	struct store *s = open_it("mem:?fault=put:every=3:EIO,get:nth=2:busy,del:from=2:full,head:EACCES");
+	struct store *s =
+		open_it("mem:?fault=put:every=3:EIO,get:nth=2:busy,del:from=2:full,head:EACCES");
 	struct tess_objinfo info;
 	char c;
 
 	for (unsigned i = 1; i <= 9; i++)
 		ck_assert_int_eq(put(s), i % 3 == 0 ? -EIO : 0);
 	for (unsigned i = 1; i <= 4; i++)
-		ck_assert_int_eq(store_get(s, &req, "a", 0, &c, 1), i == 2 ? -TESS_E_STORE_BUSY : 0);
+		ck_assert_int_eq(store_get(s, &req, "a", 0, &c, 1),
+				 i == 2 ? -TESS_E_STORE_BUSY : 0);
 	ck_assert_int_eq(store_head(s, &req, "a", &info), -EACCES);
 	CLEAN(store_del(s, &req, "a"));
 	ck_assert_int_eq(store_del(s, &req, "a"), -TESS_E_STORE_FULL);
@@ -179,8 +181,9 @@ END_TEST
 
 START_TEST(test_retry_tries_again_what_may_pass_and_only_that)
 {
-	struct store *s = open_it("mem:?retry=5&fault=put:nth=1:busy,put:nth=1:EIO,put:nth=1:ECONNRESET,"
-				  "get:EACCES,del:from=1:busy");
+	struct store *s =
+		open_it("mem:?retry=5&fault=put:nth=1:busy,put:nth=1:EIO,put:nth=1:ECONNRESET,"
+			"get:EACCES,del:from=1:busy");
 	char c;
 
 	CLEAN(put(s));
@@ -300,7 +303,8 @@ static void held_close(struct store *s)
 	(void)s;
 }
 
-static const struct store_ops held_ops = { .name = "held", .submit = held_submit, .close = held_close };
+static const struct store_ops held_ops = {
+	.name = "held", .submit = held_submit, .close = held_close};
 
 static void held_release(void)
 {
@@ -321,7 +325,8 @@ START_TEST(test_limit_lets_so_many_through_in_order)
 	static struct slow_op x[20];
 	struct store *s;
 
-	held = (struct store){ .ops = &held_ops, .caps = { .max_object = 1 << 20, .max_inflight = 100 } };
+	held = (struct store){.ops = &held_ops,
+			      .caps = {.max_object = 1 << 20, .max_inflight = 100}};
 	req_begin(&req, "test");
 	CLEAN(deco_limit_ops.open(&s, &conf, &held, &why));
 	ck_assert_uint_eq(s->caps.max_inflight, 3);
@@ -358,7 +363,8 @@ START_TEST(test_limit_does_not_recurse_over_a_store_that_finishes_at_once)
 	static struct slow_op x[50000];
 
 	for (unsigned i = 0; i < 50000; i++) {
-		x[i].op = (struct store_op){ .req = &req, .code = STORE_DEL, .done = chain_done, .owner = &x[i] };
+		x[i].op = (struct store_op){
+			.req = &req, .code = STORE_DEL, .done = chain_done, .owner = &x[i]};
 		CLEAN(store_key_set(&x[i].op.key, "x"));
 		store_submit(s, &x[i].op);
 	}
@@ -368,11 +374,13 @@ START_TEST(test_limit_does_not_recurse_over_a_store_that_finishes_at_once)
 }
 END_TEST
 
-UNIT_MAIN("deco", test_trace_counts_requests_by_outcome_and_bytes, test_trace_without_memory_lets_the_request_through,
-	  test_fault_rules_hit_when_they_say, test_a_lost_answer_is_an_error_after_the_work_was_done,
+UNIT_MAIN("deco", test_trace_counts_requests_by_outcome_and_bytes,
+	  test_trace_without_memory_lets_the_request_through, test_fault_rules_hit_when_they_say,
+	  test_a_lost_answer_is_an_error_after_the_work_was_done,
 	  test_prob_hits_about_as_often_as_it_says_and_repeatably, test_a_kill_rule_kills,
 	  test_fault_points_reach_the_store_below_all_decorators,
-	  test_retry_tries_again_what_may_pass_and_only_that, test_retry_stops_for_a_requester_who_gave_up,
-	  test_a_deadline_ends_what_hangs, test_a_deadline_ends_the_tries,
-	  test_latency_delays_the_answer_and_rate_the_bytes, test_limit_lets_so_many_through_in_order,
+	  test_retry_tries_again_what_may_pass_and_only_that,
+	  test_retry_stops_for_a_requester_who_gave_up, test_a_deadline_ends_what_hangs,
+	  test_a_deadline_ends_the_tries, test_latency_delays_the_answer_and_rate_the_bytes,
+	  test_limit_lets_so_many_through_in_order,
 	  test_limit_does_not_recurse_over_a_store_that_finishes_at_once)

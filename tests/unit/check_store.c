@@ -142,7 +142,8 @@ END_TEST
 
 START_TEST(test_every_kind_of_request_has_a_fault_point)
 {
-	CLEAN(fault_set("store.put=EIO,store.get=ENOSPC,store.head=EPERM,store.del=EACCES,store.list=ENOMEM"));
+	CLEAN(fault_set("store.put=EIO,store.get=ENOSPC,store.head=EPERM,store.del=EACCES,store."
+			"list=ENOMEM"));
 	ck_assert_int_eq(store_fault(STORE_PUT), -EIO);
 	ck_assert_int_eq(store_fault(STORE_GET), -ENOSPC);
 	ck_assert_int_eq(store_fault(STORE_HEAD), -EPERM);

@@ -69,8 +69,8 @@ START_TEST(test_a_bad_uri_gets_one_line_that_names_the_part_and_the_legal_choice
 	struct text why = TEXT_INIT;
 
 	ck_assert_int_eq(try(bad[_i].uri, &why), -TESS_E_URI);
-	ck_assert_msg(strstr(text_str(&why), bad[_i].says) != NULL, "%s: \"%s\" does not say \"%s\"",
-		      bad[_i].uri, text_str(&why), bad[_i].says);
+	ck_assert_msg(strstr(text_str(&why), bad[_i].says) != NULL,
+		      "%s: \"%s\" does not say \"%s\"", bad[_i].uri, text_str(&why), bad[_i].says);
 	ck_assert_ptr_null(strchr(text_str(&why), '\n'));
 	text_done(&why);
 	/* Nobody has to want the line. */
@@ -105,11 +105,12 @@ START_TEST(test_decorators_are_stacked_in_their_order_whatever_the_uri_s)
 	static const struct {
 		const char *uri, *stack;
 	} rows[] = {
-		{ "mem:", "trace mem " },
-		{ "mem:?trace=0", "mem " },
-		{ "mem:?trace=1&tier=fast&label=x", "trace mem " },
-		{ "mem:?retry=3&limit=2&latency=1ms&fault=put:EIO", "trace retry limit latency fault mem " },
-		{ "mem:?fault=put%3AEIO&trace=0&rate=1M&deadline=1s", "retry latency fault mem " },
+		{"mem:", "trace mem "},
+		{"mem:?trace=0", "mem "},
+		{"mem:?trace=1&tier=fast&label=x", "trace mem "},
+		{"mem:?retry=3&limit=2&latency=1ms&fault=put:EIO",
+		 "trace retry limit latency fault mem "},
+		{"mem:?fault=put%3AEIO&trace=0&rate=1M&deadline=1s", "retry latency fault mem "},
 	};
 	char names[200];
 
@@ -167,8 +168,9 @@ END_TEST
 START_TEST(test_random_uris_are_parsed_or_refused)
 {
 	static const char *const parts[] = {
-		"mem", "kv", ":", "?", "&", "=", "size", "16M", "latency", "1ns", "fault", "put", "EIO", "%41",
-		"%", "%00", ",", "limit", "3", "retry", "every", "trace", "0", "/x", "tier", "\x7f", "\xff", "..",
+		"mem",	 "kv",	  ":",	 "?",	"&",	"=",	"size", "16M",	 "latency", "1ns",
+		"fault", "put",	  "EIO", "%41", "%",	"%00",	",",	"limit", "3",	    "retry",
+		"every", "trace", "0",	 "/x",	"tier", "\x7f", "\xff", "..",
 	};
 	uint64_t seed = 42;
 
@@ -179,8 +181,9 @@ START_TEST(test_random_uris_are_parsed_or_refused)
 
 		seed = hash64(seed + i);
 		for (unsigned j = 0; j < 2 + seed % 12; j++)
-			(void)snprintf(uri + strlen(uri), sizeof(uri) - strlen(uri), "%s",
-				       parts[hash64(seed + j * 77) % (sizeof(parts) / sizeof(parts[0]))]);
+			(void)snprintf(
+				uri + strlen(uri), sizeof(uri) - strlen(uri), "%s",
+				parts[hash64(seed + j * 77) % (sizeof(parts) / sizeof(parts[0]))]);
 		r = strncmp(uri, "mem:", 4) == 0 ? try(uri, &why) : store_uri_check(uri, &why);
 		ck_assert(r == 0 || r == -TESS_E_URI);
 		ck_assert((r == 0) == (text_str(&why)[0] == 0));
@@ -196,8 +199,9 @@ int main(void)
 
 	suite_add_tcase(s, c);
 	tcase_set_timeout(c, 60);
-	tcase_add_loop_test(c, test_a_bad_uri_gets_one_line_that_names_the_part_and_the_legal_choice, 0,
-			    (int)(sizeof(bad) / sizeof(bad[0])));
+	tcase_add_loop_test(c,
+			    test_a_bad_uri_gets_one_line_that_names_the_part_and_the_legal_choice,
+			    0, (int)(sizeof(bad) / sizeof(bad[0])));
 	tcase_add_test(c, test_a_too_long_uri_is_refused);
 	tcase_add_test(c, test_decorators_are_stacked_in_their_order_whatever_the_uri_s);
 	tcase_add_test(c, test_query_values_are_decoded_and_found);
