@@ -22,10 +22,16 @@
 #include <linux/fs.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #define BOUNCE_BYTES ((size_t)1 << 20)
 #define BOUNCE_KEEP  8u		/* idle ones: as many writers at once find one */
 #define IOV_BATCH    128u
+/*
+ * What a growing file leaves to its file system, if that is less than a fiftieth of it: an index that
+ * cannot write a page can delete nothing, and then full is for ever.
+ */
+#define HOST_KEEP    (UINT64_C(64) << 20)
 
 struct bounce {
 	struct list_node link;	/* in the buffer itself while idle */
@@ -316,10 +322,28 @@ int kv_dev_sync(struct kv_dev *d)
 	return fdatasync(d->fd) < 0 ? -errno : 0;
 }
 
+int kv_dev_host(const struct kv_dev *d, uint64_t *ret_free, uint64_t *ret_blocks)
+{
+	struct statvfs fs;
+	struct stat st;
+	uint64_t avail, keep;
+
+	if (fstat(d->fd, &st) < 0 || fstatvfs(d->fd, &fs) < 0)
+		return -errno;
+	keep = MIN(HOST_KEEP, (uint64_t)fs.f_blocks * fs.f_frsize / 50);
+	avail = (uint64_t)fs.f_bavail * fs.f_frsize;
+	*ret_free = avail > keep ? avail - keep : 0;
+	*ret_blocks = (uint64_t)st.st_blocks * 512;
+	return 0;
+}
+
 int kv_dev_allocate(struct kv_dev *d, struct kv_ext x)
 {
+	uint64_t left, before, after;
 	int r = fault_point("store.kv.allocate");
 
+	if (r == 0 && !d->block)
+		r = kv_dev_host(d, &left, &before);
 	if (r < 0 || d->block)
 		return r;
 	while (fallocate(d->fd, 0, (off_t)x.off, (off_t)x.len) < 0) {
@@ -328,7 +352,14 @@ int kv_dev_allocate(struct kv_dev *d, struct kv_ext x)
 		if (errno != EINTR)
 			return dev_error(errno);
 	}
-	return 0;
+	r = kv_dev_host(d, &left, &after);
+	if (r == 0 && left == 0 && after > before) {
+		/* It holds nothing: the host's file system can have it all back. */
+		(void)fallocate(d->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)x.off,
+				(off_t)x.len);
+		return -TESS_E_STORE_FULL;
+	}
+	return r;
 }
 
 /* ---- header: block 0, one sector of which means something ---- */

@@ -100,6 +100,8 @@ int  kv_dev_write(struct kv_dev *d, const struct tess_iov *src, uint64_t skip, u
 int  kv_dev_read(struct kv_dev *d, const struct tess_iov *dst, uint64_t skip, uint64_t len,
 		 uint64_t off);
 int  kv_dev_sync(struct kv_dev *d);
+/* Of a file: what it may still take from its file system, and the bytes that it has. */
+int  kv_dev_host(const struct kv_dev *d, uint64_t *ret_free, uint64_t *ret_blocks);
 /* Blocks under a sparse file; -TESS_E_STORE_FULL. */
 int  kv_dev_allocate(struct kv_dev *d, struct kv_ext x);
 int  kv_dev_header_write(struct kv_dev *d, const struct kv_target *t);

@@ -31,9 +31,6 @@
 #include "base/range.h"
 #include "base/text.h"
 
-#include <sys/stat.h>
-#include <sys/statvfs.h>
-
 static struct kv *kv_of(struct store *s)
 {
 	return container_of(s, struct kv, s);
@@ -310,13 +307,9 @@ static int kv_barrier(struct store *s, struct tess_req *req)
 static void usage_of_file(const struct kv *kv, uint64_t used, struct store_usage *u)
 {
 	uint64_t have, own;
-	struct statvfs fs;
-	struct stat st;
 
-	if (kv->dev.block || fstat(kv->dev.fd, &st) < 0 || fstatvfs(kv->dev.fd, &fs) < 0)
+	if (kv->dev.block || kv_dev_host(&kv->dev, &have, &own) < 0)
 		return;
-	own = (uint64_t)st.st_blocks * 512;
-	have = (uint64_t)fs.f_bavail * fs.f_frsize;
 	have += own > used + KV_DATA_OFF ? own - used - KV_DATA_OFF : 0;
 	u->free = MIN(u->free, have);
 }

@@ -12,9 +12,11 @@
 #include "unit.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -456,6 +458,57 @@ START_TEST(test_a_target_without_a_size_grows_and_promises_only_what_there_is)
 }
 END_TEST
 
+/* ---- a host's file system that is full ---- */
+
+static bool small_fs(const char *dir)
+{
+	return unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+	       mount("small", dir, "tmpfs", 0, "size=64M") == 0;
+}
+
+/* Without an index that can still write, nothing could ever be deleted again. */
+START_TEST(test_a_full_host_file_system_does_not_stop_deletions)
+{
+	const size_t size = 1 << 20;
+	struct store_usage u;
+	unsigned n = 0;
+
+	storetest_init(&t, "kv:@/dev");
+	if (!small_fs(t.dir)) {
+		printf("no mount namespace here: not tested\n");
+		storetest_done(&t);
+		return;
+	}
+	storetest_open(&t, true, NULL);
+	for (unsigned round = 0; round < 3; round++) {
+		for (n = 0; n < 64 && storetest_put(&t, name_of("h", n), size) == 0; n++)
+			;
+		ck_assert_uint_gt(n, 40);
+		ck_assert_int_eq(storetest_put(&t, "one-more", size), -TESS_E_STORE_FULL);
+		CLEAN(store_usage(t.s, &u));
+		ck_assert_uint_lt(u.free, 4 * size);
+		if (round == 0) {	/* somebody else takes what is left, to the last block */
+			char cmd[128];
+
+			(void)snprintf(cmd, sizeof(cmd),
+				       "dd if=/dev/zero of=%s/fill bs=64k count=12 2>/dev/null", t.dir);
+			(void)!system(cmd);
+		}
+		for (unsigned i = 0; i < n; i++) {
+			CLEAN(storetest_verify(&t, name_of("h", i), size));
+			CLEAN(store_del(t.s, &t.req, name_of("h", i)));
+		}
+		CLEAN(store_barrier(t.s, &t.req));
+		CLEAN(store_usage(t.s, &u));
+		ck_assert_uint_ge(u.free, n * size);
+	}
+	ck_assert_int_eq(storetest_defects(&t), 0);
+	storetest_close(&t);
+	ck_assert_int_eq(umount(t.dir), 0);
+	storetest_done(&t);
+}
+END_TEST
+
 /* ---- a block device ---- */
 
 static bool loop_make(char *ret, size_t cap)
@@ -653,6 +706,7 @@ int main(void)
 		test_a_device_and_an_index_that_do_not_belong_together_are_refused,
 		test_a_reader_changes_nothing,
 		test_a_target_without_a_size_grows_and_promises_only_what_there_is,
+		test_a_full_host_file_system_does_not_stop_deletions,
 		test_a_block_device_is_a_target,
 		test_a_target_that_could_not_be_made_leaves_nothing_behind,
 	};
