@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include <stdarg.h>
 #include <string.h>
-#include <sys/stat.h>
 
 int tool_fail(const struct tool *t, const char *what, const char *why)
 {
@@ -35,23 +34,15 @@ int tool_end(struct tool *t, int code)
 	return code;
 }
 
+/* A file system cannot lie on another one's mount, so whatever is there means that mount. */
 char *tool_fs(struct tool *t, const char *arg)
 {
 	scoped_free struct tess_where *w = calloc(1, sizeof(*w));
-	char *meta = NULL;
-	struct stat st;
-	bool is_fs;
+	char *dir = w ? strdup(tess_where(arg, w, NULL) < 0 ? arg : w->dir) : NULL;
 
-	if (!w || asprintf(&meta, "%s/meta/data.mdb", arg) < 0) {
+	if (!dir)
 		tool_fail(t, arg, strerror(ENOMEM));
-		return NULL;
-	}
-	is_fs = !stat(meta, &st) && S_ISREG(st.st_mode);
-	free(meta);
-	/* What is neither is left to tess_open(), which knows how to say it. */
-	if (is_fs || tess_where(arg, w, NULL) < 0)
-		return strdup(arg);
-	return strdup(w->dir);
+	return dir;
 }
 
 static const struct tool_letter *tool_letter_of(const struct tool_cmd *cmd, const char *name)
