@@ -243,53 +243,70 @@ static int env_commit_error(const struct env *e, int rc)
 	return env_error(rc);
 }
 
-static int env_write_once(struct env *e, int (*fn)(void *arg, MDB_txn *txn), void *arg,
-			  uint64_t *ret_txnid)
+int env_begin_write(struct env *e, MDB_txn **ret, uint64_t *ret_maps)
 {
-	MDB_txn *txn;
-	uint64_t id;
-	int err = env_txn_writer(e, &txn);
+	int err = e->readonly ? -EROFS : env_txn_writer(e, ret);
 
-	if (err)
-		return err;
-	id = mdb_txn_id(txn);
-	err = fn(arg, txn);
 	if (!err)
-		err = fault_point("env.commit");
+		*ret_maps = atomic_load(&e->maps);
+	return err;
+}
+
+void env_abort(struct env *e, MDB_txn *txn)
+{
+	mdb_txn_abort(txn);
+	pthread_mutex_unlock(&e->writer);
+}
+
+int env_commit(struct env *e, MDB_txn *txn, uint64_t *ret_txnid)
+{
+	uint64_t id = mdb_txn_id(txn);
+	int err = fault_point("env.commit");
+
 	if (err)
 		mdb_txn_abort(txn);
 	else
 		err = env_commit_error(e, mdb_txn_commit(txn));
 	pthread_mutex_unlock(&e->writer);
-	if (!err)
+	if (err)
+		return err;
+	env_auto_kick(e, id);
+	if (ret_txnid)
 		*ret_txnid = id;
+	return 0;
+}
+
+int env_grow(struct env *e, uint64_t maps)
+{
+	int err;
+
+	pthread_mutex_lock(&e->writer);
+	/* Another thread may have grown it for all of us. */
+	err = atomic_load(&e->maps) != maps ? 0 : env_map_double(e);
+	pthread_mutex_unlock(&e->writer);
 	return err;
 }
 
 int env_write(struct env *e, int (*fn)(void *arg, MDB_txn *txn), void *arg, uint64_t *ret_txnid)
 {
+	uint64_t maps;
+	MDB_txn *txn;
 	int err;
 
-	if (e->readonly)
-		return -EROFS;
-	for (;;) {
-		uint64_t id, maps = atomic_load(&e->maps);
-
-		err = env_write_once(e, fn, arg, &id);
-		if (!err) {
-			env_auto_kick(e, id);
-			if (ret_txnid)
-				*ret_txnid = id;
-		}
-		if (err != -TESS_E_KV_FULL)
-			return err;
-		pthread_mutex_lock(&e->writer);
-		/* Another thread may have grown it for all of us. */
-		err = atomic_load(&e->maps) != maps ? 0 : env_map_double(e);
-		pthread_mutex_unlock(&e->writer);
+	do {
+		err = env_begin_write(e, &txn, &maps);
 		if (err)
 			return err;
-	}
+		err = fn(arg, txn);
+		if (err)
+			env_abort(e, txn);
+		else
+			err = env_commit(e, txn, ret_txnid);
+		if (err != -TESS_E_KV_FULL)
+			return err;
+		err = env_grow(e, maps);
+	} while (!err);
+	return err;
 }
 
 /* ---- facts ---- */

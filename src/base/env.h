@@ -64,6 +64,14 @@ MDB_dbi env_db(const struct env *e, unsigned i); /* i-th of conf.dbs */
 int env_begin_read(struct env *e, MDB_txn **ret);
 void env_end_read(struct env *e, MDB_txn *txn);
 /*
+ * One write transaction, of the calling thread, which commits or aborts it soon. Whoever meets
+ * -TESS_E_KV_FULL in it aborts, calls env_grow() with the `maps` it began with, and starts anew.
+ */
+int env_begin_write(struct env *e, MDB_txn **ret, uint64_t *ret_maps);
+int env_commit(struct env *e, MDB_txn *txn, uint64_t *ret_txnid); /* always ends it */
+void env_abort(struct env *e, MDB_txn *txn);
+int env_grow(struct env *e, uint64_t maps); /* -TESS_E_KV_FULL: it cannot */
+/*
  * Runs fn in a write transaction and commits; fn returning non-zero aborts and is returned. When
  * the map was too small (here or in another process) it is grown and fn runs again, so fn has no
  * side effect outside the transaction. *ret_txnid (may be NULL) is the commit's id.

@@ -43,6 +43,8 @@ static inline struct kv_val kv_val(const void *p, size_t n)
 	return v;
 }
 
+enum kv_fact { KV_FACT_DURABLE, KV_FACT_LAST, KV_FACT_BYTES };
+
 struct kv_ops {
 	const char *name;
 	int  (*begin)(struct kv *kv, bool write, struct kv_txn **ret);
@@ -57,6 +59,11 @@ struct kv_ops {
 	int  (*step)(struct kv_txn *txn, enum kv_db db, int dir, struct kv_val *ret_key, struct kv_val *ret);
 	int  (*sync)(struct kv *kv);	/* all commits so far, with what before_sync covers, survive a power cut */
 	void (*close)(struct kv *kv);	/* sync first, if the caller cares for its error */
+
+	/* Facts, not part of the ten. */
+	uint64_t (*fact)(struct kv *kv, enum kv_fact f);
+	int  (*count)(struct kv_txn *txn, enum kv_db db, uint64_t *ret);	/* pairs in db; O(1) */
+	int  (*reap)(struct kv *kv);	/* NULL: nothing to reap */
 };
 
 /* First member of an engine's struct. */
@@ -66,6 +73,7 @@ struct kv {
 struct kv_txn {
 	struct kv *kv;
 	bool       write;
+	uint64_t   serial;	/* of the snapshot; of a write: what its commit will have */
 };
 
 struct kv_conf {
@@ -93,10 +101,12 @@ int kv_put(struct kv_txn *t, enum kv_db db, struct kv_val key, struct kv_val val
 int kv_del(struct kv_txn *t, enum kv_db db, struct kv_val key);
 int kv_seek(struct kv_txn *t, enum kv_db db, int dir, struct kv_val *key, struct kv_val *ret);
 int kv_step(struct kv_txn *t, enum kv_db db, int dir, struct kv_val *ret_key, struct kv_val *ret);
+int kv_count(struct kv_txn *t, enum kv_db db, uint64_t *ret);
 int kv_sync(struct kv *kv);
 /* Serial of the newest commit known to survive a power cut, of any process; and of the newest commit. */
 uint64_t kv_durable(struct kv *kv);
 uint64_t kv_last(struct kv *kv);
+uint64_t kv_bytes(struct kv *kv);	/* what the engine takes on disk */
 int  kv_reap(struct kv *kv);	/* drops what killed processes left in the engine */
 void kv_close(struct kv *kv);
 #endif

@@ -288,6 +288,9 @@ struct meta_clone {
 int meta_clone(struct meta *m, const struct meta_clone *c, int64_t now, struct meta_attr *ret_dst);
 
 int meta_segment_get(struct meta *m, tess_segid id, struct meta_segment *ret);	/* -ENOENT */
+/* Staged segments of a session, in id order, ids > after: what an adopter has to drain. */
+int meta_staged(struct meta *m, uint32_t session, tess_segid after, struct meta_segment *ret,
+		unsigned max, unsigned *ret_n);
 /* Segments in id order, ids > after. */
 int meta_segments(struct meta *m, tess_segid after, struct meta_segment *ret, unsigned max,
 		  unsigned *ret_n);
