@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 
 #define MOUNTPOINT_STACK 16u /* dead mounts over dead mounts that are detached before giving up */
@@ -96,11 +97,13 @@ static bool mountpoint_is_ours(const char *path)
 
 int mountpoint_prepare(const char *path, char *why)
 {
+	struct statfs sf;
 	struct stat st;
 	int r = 0;
 
 	for (unsigned i = 0; i < MOUNTPOINT_STACK; i++) {
-		r = stat(path, &st) < 0 ? -errno : 0;
+		/* The kernel may still answer stat() for a dead daemon, but never statfs(). */
+		r = stat(path, &st) < 0 || statfs(path, &sf) < 0 ? -errno : 0;
 		if (!mountpoint_is_dead(-r))
 			break;
 		r = mountpoint_detach(path, true, why);
