@@ -122,48 +122,83 @@ START_TEST(test_a_killed_process_loses_nothing_that_was_done)
 }
 END_TEST
 
-/* Puts and deletes for ever; tells each put when it is done, each deletion before it begins. */
+struct event {
+	unsigned i;
+	char     what;	/* '+' put i is done, 'b' and a barrier after it, '-' deletion of i begins */
+};
+
+static void tell(int fd, unsigned i, char what)
+{
+	struct event e = {i, what};
+
+	must(write(fd, &e, sizeof(e)) == sizeof(e));
+}
+
+/* Puts, syncs and deletes for ever. */
 static void churn(int fd)
 {
 	for (unsigned i = 0;; i++) {
-		struct { unsigned i; char what; } msg = { i, '+' };
-
 		must(storetest_put(&t, name_of("c", i), size_of(i)) == 0);
-		must(write(fd, &msg, sizeof(msg)) == sizeof(msg));
-		if (i % 5 == 4)
+		tell(fd, i, '+');
+		if (i % 5 == 4) {
 			must(store_barrier(t.s, &t.req) == 0);
+			tell(fd, i, 'b');
+		}
 		if (i >= 20) {
-			msg.i = i - 20;
-			msg.what = '-';
-			must(write(fd, &msg, sizeof(msg)) == sizeof(msg));
+			tell(fd, i - 20, '-');
 			must(store_del(t.s, &t.req, name_of("c", i - 20)) == 0);
 		}
 	}
 }
 
+/* [*ret_first, *ret_next) must be there. */
+static void churn_killed(unsigned ms, char mark, unsigned *ret_first, unsigned *ret_next)
+{
+	struct event e;
+	int fd;
+	pid_t pid = child(churn, &fd);
+
+	clock_sleep(ms * NS_PER_MS);
+	(void)kill(pid, SIGKILL);
+	reap(pid, true);
+	*ret_first = *ret_next = 0;
+	while (read(fd, &e, sizeof(e)) == sizeof(e)) {
+		if (e.what == mark)
+			*ret_next = e.i + 1;
+		else if (e.what == '-')
+			*ret_first = e.i + 1;
+	}
+	(void)close(fd);
+}
+
 START_TEST(test_killed_anywhere_it_opens_with_all_that_was_done)
 {
-	struct { unsigned i; char what; } msg;
-	unsigned first = 0, next = 0;
-	pid_t pid;
-	int fd;
+	unsigned first, next;
 
 	begin("kv:@/dev?size=32M");
 	storetest_close(&t);
-	pid = child(churn, &fd);
-	clock_sleep((20 + _i * 37) * NS_PER_MS);
-	(void)kill(pid, SIGKILL);
-	reap(pid, true);
-	while (read(fd, &msg, sizeof(msg)) == sizeof(msg)) {
-		if (msg.what == '+')
-			next = msg.i + 1;
-		else
-			first = msg.i + 1;
-	}
-	(void)close(fd);
+	churn_killed(20 + (unsigned)_i * 37, '+', &first, &next);
 	storetest_open(&t, false, NULL);
 	for (unsigned i = first; i < next; i++)
 		CLEAN(storetest_verify(&t, name_of("c", i), size_of(i)));
+	end();
+}
+END_TEST
+
+START_TEST(test_power_cut_anywhere_it_opens_with_all_of_before_the_barrier)
+{
+	unsigned first, next;
+
+	/* Small, so that what is deleted is soon wanted again. */
+	begin("kv:@/dev?size=16M");
+	storetest_close(&t);
+	churn_killed(20 + (unsigned)_i * 37, 'b', &first, &next);
+	storetest_open(&t, false, "another-boot");
+	for (unsigned i = 0; i < next + 100; i++) {
+		int r = storetest_verify(&t, name_of("c", i), size_of(i));
+
+		ck_assert(r == 0 || (r == -ENOENT && (i < first || i >= next)));
+	}
 	end();
 }
 END_TEST
@@ -722,6 +757,8 @@ int main(void)
 	for (size_t i = 0; i < ARRAY_SIZE(tests); i++)
 		tcase_add_test(c, tests[i]);
 	tcase_add_loop_test(k, test_killed_anywhere_it_opens_with_all_that_was_done, 0, 10);
+	tcase_add_loop_test(k, test_power_cut_anywhere_it_opens_with_all_of_before_the_barrier, 0,
+			    10);
 	tcase_add_loop_test(f, test_each_failure_in_turn_leaves_the_store_consistent, 0,
 			    (int)ARRAY_SIZE(points));
 	return unit_run(s);
