@@ -15,7 +15,8 @@
 
 LOG_MODULE("io")
 
-#define BATCH 64u	/* entries of the list at a time */
+#define BATCH    64u	/* entries of the list at a time */
+#define SESSIONS 256u
 
 /* ---- reads in flight, for garbage collection ---- */
 
@@ -162,6 +163,17 @@ static int del_wait(struct del *d)
 
 /* ---- the garbage list ---- */
 
+/* Another live session may be about to publish into what it wrote: its garbage is its own to collect. */
+static bool others(struct io *io, const struct meta_garbage *g, const struct meta_session *s, unsigned n)
+{
+	uint32_t id = (uint32_t)(g->seg.id >> 32);
+
+	for (unsigned i = 0; i < n; i++)
+		if (s[i].id == id)
+			return id != meta_session_id(io->meta) && !meta_session_dead(&s[i]);
+	return false;
+}
+
 /* Whether bytes of `s` are wanted again: by a file here that has not published, or by a record. */
 static bool wanted(struct io *io, const struct meta_garbage *g, bool *ret_forget)
 {
@@ -189,53 +201,61 @@ static int collect_one(struct io *io, struct del *d, const struct meta_garbage *
 	return del_segment(d, &g->seg);
 }
 
-/* Deletes what one batch lists; *ret_done of `serials` may leave the list. */
-static int collect_batch(struct io *io, const struct meta_garbage *g, unsigned n, uint64_t *serials,
-			 unsigned *ret_done)
+struct batch {
+	struct meta_garbage  g[BATCH];
+	struct meta_session  sessions[SESSIONS];
+	unsigned             n, nsessions, ndone;
+	uint64_t             done[BATCH];	/* serials that may leave the list */
+};
+
+/* Deletes what one batch lists. */
+static int collect_batch(struct io *io, struct batch *b)
 {
 	uint64_t durable = kv_durable(meta_kv(io->meta));
-	unsigned done = 0;
 	struct del d;
 	int e = 0, failed;
 
 	del_init(&d, io);
-	for (unsigned i = 0; e == 0 && i < n; i++) {
+	b->ndone = 0;
+	for (unsigned i = 0; e == 0 && i < b->n; i++) {
+		const struct meta_garbage *g = &b->g[i];
 		bool forget;
 
-		if (g[i].died >= durable)
+		if (g->died >= durable || others(io, g, b->sessions, b->nsessions))
 			continue;
-		if (!wanted(io, &g[i], &forget))
-			e = collect_one(io, &d, &g[i]);
+		if (!wanted(io, g, &forget))
+			e = collect_one(io, &d, g);
 		else if (!forget)
 			continue;
 		if (e == 0)
-			serials[done++] = g[i].serial;
+			b->done[b->ndone++] = g->serial;
 	}
 	failed = del_wait(&d);
 	/* Deleting twice is harmless, forgetting what is there is not. */
-	*ret_done = failed < 0 ? 0 : done;
+	if (failed < 0)
+		b->ndone = 0;
 	return e < 0 ? e : failed;
 }
 
-static int collect_list(struct io *io, struct meta_garbage *g)
+static int collect_list(struct io *io, struct batch *b)
 {
-	uint64_t serials[BATCH], after = 0;
-	unsigned n = BATCH;
+	uint64_t after = 0;
 
-	while (n == BATCH) {
-		unsigned done = 0;
-		int e = meta_garbage_list(io->meta, after, g, BATCH, &n), failed;
+	do {
+		int e = meta_garbage_list(io->meta, after, b->g, BATCH, &b->n), failed;
 
-		if (e < 0 || n == 0)
+		if (e == 0 && b->n > 0)
+			e = meta_sessions(io->meta, b->sessions, SESSIONS, &b->nsessions);
+		if (e < 0 || b->n == 0)
 			return e;
-		after = g[n - 1].serial;
-		failed = collect_batch(io, g, n, serials, &done);
-		if (done > 0)
-			e = meta_garbage_done(io->meta, serials, done);
-		io_count(io, IO_GC_DELETED, done);
+		after = b->g[b->n - 1].serial;
+		failed = collect_batch(io, b);
+		if (b->ndone > 0)
+			e = meta_garbage_done(io->meta, b->done, b->ndone);
+		io_count(io, IO_GC_DELETED, b->ndone);
 		if (e < 0 || failed < 0)
 			return e < 0 ? e : failed;
-	}
+	} while (b->n == BATCH);
 	return 0;
 }
 
@@ -259,20 +279,21 @@ static void collect_dead(struct io *io)
 	(void)del_wait(&d);
 }
 
-static bool any_garbage(struct io *io, struct meta_garbage *g)
+static bool any_garbage(struct io *io)
 {
+	struct meta_garbage g;
 	unsigned n = 0;
 	bool any;
 
 	lock_take(&io->gc_lock);
 	any = !list_empty(&io->dead);
 	lock_drop(&io->gc_lock);
-	return any || (meta_garbage_list(io->meta, 0, g, 1, &n) == 0 && n > 0);
+	return any || (meta_garbage_list(io->meta, 0, &g, 1, &n) == 0 && n > 0);
 }
 
 void io_gc_pass(struct io *io, int64_t deadline)
 {
-	scoped_free struct meta_garbage *g = mem_array(BATCH, sizeof(*g));
+	scoped_free struct batch *b = NULL;
 	bool mine;
 	int e = 0;
 
@@ -283,9 +304,10 @@ void io_gc_pass(struct io *io, int64_t deadline)
 	if (!mine)
 		return;
 	seal_retired(io);
-	if (g && any_garbage(io, g) && io_read_quiesce(io, deadline)) {
+	if (any_garbage(io) && io_read_quiesce(io, deadline)) {
 		collect_dead(io);
-		e = collect_list(io, g);
+		b = mem_alloc(sizeof(*b));
+		e = b ? collect_list(io, b) : -ENOMEM;
 	}
 	if (e < 0)
 		log_warn("garbage collection: %s", err_text(e));

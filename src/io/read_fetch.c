@@ -3,10 +3,7 @@
 #include "base/crc.h"
 #include "base/err.h"
 #include "base/fault.h"
-#include "base/scoped.h"
 #include "io/read_int.h"
-#include "io/stage.h"
-#include <string.h>
 
 struct tess_range io_fetch_blocks(struct tess_range want, uint64_t len)
 {
@@ -98,6 +95,7 @@ static int fetch_ops(struct io_fetch *f, const struct oclass_geo *g)
 static int fetch_prepare(struct io_fetch *f)
 {
 	struct oclass_geo g;
+	struct meta_segment now;
 	uint32_t n;
 	int e = io_geo(&f->seg, &g);
 
@@ -117,8 +115,11 @@ static int fetch_prepare(struct io_fetch *f)
 	f->csums = mem_array(n, sizeof(*f->csums));
 	if (!f->csums)
 		return -ENOMEM;
-	return meta_csums(f->io->meta, f->seg.id, (uint32_t)(f->wide.off / TESS_BLOCK), n,
-			  f->csums);
+	e = meta_csums(f->io->meta, f->seg.id, (uint32_t)(f->wide.off / TESS_BLOCK), n, f->csums);
+	/* The segment died while its extents were being looked at: look again. */
+	if (e < 0 && meta_segment_get(f->io->meta, f->seg.id, &now) == -ENOENT)
+		e = -TESS_E_NO_OBJECT;
+	return e;
 }
 
 static void fetch_submit(struct io_fetch *f)
@@ -142,8 +143,7 @@ void io_fetch_start(struct io_fetch *f)
 	int e = fetch_prepare(f);
 
 	if (e < 0) {
-		/* No checksums: the segment died while its extents were being looked at. */
-		f->err = e == -ENOENT ? -TESS_E_NO_OBJECT : e;
+		f->err = e;
 		f->done(f);
 		return;
 	}
@@ -158,51 +158,4 @@ void io_fetch_done(struct io_fetch *f)
 	free(f->csums);
 	free(f->ops);
 	free(f->iovs);
-}
-
-/* ---- waiting ---- */
-
-struct fetch_sync {
-	struct io_fetch f;
-	struct lock     lock;
-	struct cond     cond;
-	bool            over;
-};
-
-static void sync_done(struct io_fetch *f)
-{
-	struct fetch_sync *w = container_of(f, struct fetch_sync, f);
-
-	scoped_lock(&w->lock);
-	w->over = true;
-	cond_wake_all(&w->cond);
-}
-
-int io_fetch_sync(struct io *io, struct tess_req *req, const struct meta_segment *seg, uint64_t off,
-		  void *p, size_t n)
-{
-	scoped_free struct fetch_sync *w = NULL;
-	int e;
-
-	if (seg->state == META_STAGED)
-		return stage_read(io, seg->id, off, p, n);
-	w = mem_zalloc(sizeof(*w));
-	if (!w)
-		return -ENOMEM;
-	w->f = (struct io_fetch){ .io = io, .req = req, .seg = *seg, .want = { off, n },
-				  .done = sync_done, .use = MEM_IO };
-	lock_init(&w->lock, LOCK_LEAF, "io.fetch");
-	cond_init(&w->cond);
-	io_fetch_start(&w->f);
-	lock_take(&w->lock);
-	while (!w->over)
-		cond_wait(&w->cond, &w->lock);
-	lock_drop(&w->lock);
-	e = w->f.err;
-	if (e == 0)
-		memcpy(p, w->f.buf->data + w->f.at, n);
-	io_fetch_done(&w->f);
-	cond_done(&w->cond);
-	lock_done(&w->lock);
-	return e;
 }

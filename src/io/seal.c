@@ -129,8 +129,9 @@ static int seal_commit(struct stage_seg *s)
 	e = fault_point("stage.seal.commit");
 	if (e == 0)
 		e = meta_segment_seal(s->io->meta, &m);
-	if (e == 0 || e == -ENOENT) {
-		seal_finish(s, e == -ENOENT);
+	/* No record, or one that a publish made as durable already: no garbage record either. */
+	if (e == 0 || e == -ENOENT || e == -EEXIST) {
+		seal_finish(s, e != 0);
 		return 0;
 	}
 	return e;

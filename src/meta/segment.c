@@ -158,9 +158,10 @@ int tally_new(struct tally *y, struct kv_txn *t, const struct meta_new_segment *
 		return -EINVAL;
 	err = tally_row(y, t, s->seg.id, &old);
 	if (!err) {
-		if (s->seg.state != META_STAGED && old->stored)
-			return -EEXIST;
-		/* Sealed meanwhile: it has all that was appended. */
+		/*
+		 * Sealed meanwhile: it has all that was appended. Or it is about to be, and this publish,
+		 * which knows, came before the seal's transaction.
+		 */
 		if (old->seg.state == META_STAGED && s->seg.len > old->seg.len) {
 			old->seg.len = s->seg.len;
 			old->changed = true;
