@@ -12,7 +12,7 @@
 #
 # Nothing is listed by hand: src/<layer>/*.c becomes lib<layer>.a, mappers/*.c libmappers.a,
 # tools/*.c with all of them ./tessera, bench/*.c and tests/<tier>/*.c one program each,
-# tests/lib/*.c libtest.a, which every test program is linked with.
+# tests/lib/*.c libtest.a, which every test program is linked with, tests/preload/*.c one .so each.
 # A test is linked with the archives of its layer and of those below. The layer of
 # tests/unit/check_x.c is the one that has x.c; any test may say it itself in a comment line
 # "layer: io" (or "layer: mappers") near its top; the others get all layers.
@@ -127,6 +127,7 @@ TIERS := lint $(PROGRAM_TIERS) $(SCRIPT_TIERS)
 progs_of = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/$(1)/*.c))
 HPC_PROGS := $(if $(MPICC),$(call progs_of,hpc))
 TEST_PROGS := $(foreach t,$(PROGRAM_TIERS) mount crash powercut,$(call progs_of,$(t)))
+PRELOADS := $(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/preload/*.c))
 BENCH_PROGS := $(patsubst %.c,$(BUILD)/%,$(wildcard bench/*.c))
 TESTLIB_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/lib/*.c))
 
@@ -154,7 +155,11 @@ $(HPC_PROGS): $(BUILD)/%: %.c $(BUILD)/config.mk
 	@mkdir -p $(@D)
 	$(call say,MPICC,$@)$(MPICC) $(LANG_FLAGS) $(WARN) $(WERROR) $(CFLAGS) -o $@ $< -lm
 
-tests: $(TEST_PROGS) $(HPC_PROGS)
+$(PRELOADS): $(BUILD)/%.so: %.c $(wildcard tests/lib/*.h) $(BUILD)/config.mk
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(LANG_FLAGS) $(WARN) $(WERROR) $(CFLAGS) -fPIC -shared -o $@ $< -ldl
+
+tests: $(TEST_PROGS) $(HPC_PROGS) $(PRELOADS)
 bench-build: $(BENCH_PROGS)
 bench: all bench-build
 	@if [ -x bench/run ]; then BUILD=$(BUILD) bench/run $(BENCH_ARGS); else echo 'bench/run is missing'; exit 1; fi
@@ -174,7 +179,8 @@ $(patsubst %,check-%,$(filter-out lint,$(TIERS))): check-%: need-check
 	@$(RUN) $(call cases_of,$*)
 $(patsubst %,tier-%,$(filter-out lint,$(TIERS))): tier-%: FORCE
 	@$(MAKE) $(if $(V),,-s) --no-print-directory $(if $(filter $*,$(MOUNT_TIERS)),all) \
-		$(if $(filter hpc,$*),$(HPC_PROGS),$(call progs_of,$*)) nothing
+		$(if $(filter hpc,$*),$(HPC_PROGS),$(call progs_of,$*)) \
+		$(if $(filter powercut,$*),$(PRELOADS)) nothing
 check-built: need-check all tests
 	@$(RUN) $(foreach t,$(TIERS),$(call cases_of,$(t)))
 need-check:

@@ -1,0 +1,5 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A checkpointed LMDB environment after power cuts.
+. tests/powercut/common
+powercut envload "${POWERCUT_STATES:-200}"
