@@ -160,7 +160,6 @@ int io_truncate(struct io_file *f, struct tess_req *req, uint64_t size, int64_t 
 		f->cuts++;
 	}
 	f->size = f->set_size = size;
-	f->priv = true;
 	f->mtime = now;
 	return 0;
 }
@@ -186,7 +185,6 @@ int io_punch(struct io_file *f, struct tess_req *req, struct tess_range r, int64
 		f->set_size = f->size;	/* the bytes that made it so may be gone */
 	f->cuts++;
 	f->mtime = now;
-	f->priv = true;
 	return 0;
 }
 

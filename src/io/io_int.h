@@ -127,7 +127,6 @@ struct io_file {
 	uint64_t         size, generation;
 	int64_t          mtime;		/* of unpublished writes; 0: none */
 	uint64_t         set_size;	/* a truncate's, to be published even without bytes; IO_NO_SIZE: none */
-	bool             priv;		/* a write happened: suid and sgid go */
 	struct io_cut    pend, pub;	/* for the next publish; in the one in flight */
 	struct io_layout lay;
 	struct tree      segs;		/* struct io_seg: stored, unpublished */

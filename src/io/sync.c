@@ -159,7 +159,6 @@ static int publish_begin_locked(struct publish *u)
 	u->p.trunc_to = f->pub.trunc_to;
 	u->p.size = f->set_size == IO_NO_SIZE ? 0 : f->set_size;
 	u->p.mtime = f->mtime;
-	u->p.kill_priv = f->priv;
 	u->no_fills |= f->fill_mixed;
 	e = collect_extents(u);
 	if (e < 0) {
@@ -209,10 +208,8 @@ static void publish_end_locked(struct publish *u, int err, const struct meta_att
 	if (f->set_size == u->set_size)
 		f->set_size = IO_NO_SIZE;
 	f->generation = a->generation;
-	if (!io_file_dirty_locked(f)) {
+	if (!io_file_dirty_locked(f))
 		f->size = a->size;
-		f->priv = false;
-	}
 }
 
 /* Whether another session published since the fills were read: their bytes may be stale. */

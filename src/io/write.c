@@ -35,7 +35,6 @@ int io_write(struct io_file *f, struct tess_req *req, uint64_t off, const void *
 		return e;
 	f->size = MAX(f->size, end);
 	f->mtime = clock_wall_coarse();
-	f->priv = true;
 	io_flush_check_locked(f);
 	io_count(io, IO_WRITES, 1);
 	io_count(io, IO_WRITE_BYTES, len);
