@@ -97,10 +97,11 @@ static void main_child(const char *dir, const char *mountpoint, const struct tes
 	if (chdir("/") < 0)
 		log_debug("chdir: %s", strerror(errno));
 	r = main_serve(dir, mountpoint, conf, &dz, why);
-	if (r < 0) {
+	/* Who waits for it prints it. */
+	if (r < 0 && dz.fd >= 0)
 		daemonise_tell(&dz, *why ? why : err_text(r));
+	else if (r < 0)
 		log_err("%s: %s", mountpoint, *why ? why : err_text(r));
-	}
 	exit(r < 0 ? 1 : 0);
 }
 

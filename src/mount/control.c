@@ -141,7 +141,7 @@ static int control_do_log(struct tess *t, const char *arg, struct text *out)
 
 	(void)t;
 	if (err)
-		text_fmt(out, "log '%s': a level (err, warn, notice, debug) or module=level,…", arg);
+		text_fmt(out, "log '%s': a level (error, warning, notice, debug) or module=level,…", arg);
 	return err;
 }
 

@@ -193,7 +193,7 @@ static int open_fs(struct tess *t)
 static int open_switches(const struct tess_conf *conf, struct text *why)
 {
 	if (conf->log && log_set(conf->log) < 0) {
-		text_fmt(why, "log=%s: a level (err, warn, notice, debug) or module=level;…", conf->log);
+		text_fmt(why, "log=%s: a level (error, warning, notice, debug) or module=level;…", conf->log);
 		return -TESS_E_OPT_VALUE;
 	}
 	if (conf->faults && fault_set(conf->faults) < 0) {

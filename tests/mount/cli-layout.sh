@@ -25,7 +25,7 @@ json 'len(v) == 5' "$t" layout -r --json "$mnt"
 shows 'class S2, segment 1.0M, mapper write-optimized' "$t" layout "$mnt/big"
 shows 'durable +[01]:[0-9a-f]{16}\.00 [01]:[0-9a-f]{16}\.01' "$t" layout "$mnt/big"
 shows 'hole' "$t" layout "$mnt/hole"
-json 'v["size"] == 5 << 20' getfattr --only-values -n tessera.layout "$mnt/big"
+json 'v["size"] == 5 << 20' getfattr --absolute-names --only-values -n tessera.layout "$mnt/big"
 
 # Each object of the file is the file's, and together they are all of it.
 total=0

@@ -81,8 +81,8 @@ END_TEST
 
 START_TEST(semicolons_stand_for_commas_in_lists)
 {
-	CLEAN(tess_conf_parse(&conf, "log=io=debug;store=err,ro", why));
-	ck_assert_str_eq(conf.log, "io=debug,store=err");
+	CLEAN(tess_conf_parse(&conf, "log=io=debug;store=error,ro", why));
+	ck_assert_str_eq(conf.log, "io=debug,store=error");
 	ck_assert(conf.readonly);
 }
 END_TEST
