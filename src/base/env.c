@@ -287,10 +287,16 @@ int env_grow(struct env *e, uint64_t maps)
 	return err;
 }
 
+int env_squeeze(struct env *e)
+{
+	return env_durable(e) < env_last(e) ? env_checkpoint(e) : -ENOSPC;
+}
+
 int env_write(struct env *e, int (*fn)(void *arg, MDB_txn *txn), void *arg, uint64_t *ret_txnid)
 {
 	uint64_t maps;
 	MDB_txn *txn;
+	bool again;
 	int err;
 
 	do {
@@ -298,13 +304,16 @@ int env_write(struct env *e, int (*fn)(void *arg, MDB_txn *txn), void *arg, uint
 		if (err)
 			return err;
 		err = fn(arg, txn);
-		if (err)
+		if (err) {
 			env_abort(e, txn);
-		else
+			again = err == -TESS_E_KV_FULL;
+		} else {
 			err = env_commit(e, txn, ret_txnid);
-		if (err != -TESS_E_KV_FULL)
+			again = err == -TESS_E_KV_FULL || err == -ENOSPC;
+		}
+		if (!again)
 			return err;
-		err = env_grow(e, maps);
+		err = err == -ENOSPC ? env_squeeze(e) : env_grow(e, maps);
 	} while (!err);
 	return err;
 }

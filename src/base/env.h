@@ -72,6 +72,11 @@ int env_commit(struct env *e, MDB_txn *txn, uint64_t *ret_txnid); /* always ends
 void env_abort(struct env *e, MDB_txn *txn);
 int env_grow(struct env *e, uint64_t maps); /* -TESS_E_KV_FULL: it cannot */
 /*
+ * After a commit that found the disk full: 0 when a checkpoint gave back pages that the last one had
+ * pinned, so that a deletion still finds some; start anew. -ENOSPC: there is nothing to give back.
+ */
+int env_squeeze(struct env *e);
+/*
  * Runs fn in a write transaction and commits; fn returning non-zero aborts and is returned. When
  * the map was too small (here or in another process) it is grown and fn runs again, so fn has no
  * side effect outside the transaction. *ret_txnid (may be NULL) is the commit's id.

@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
+#define HOST_KEEP      (UINT64_C(64) << 20)
 #define STAGE_PATIENCE (30 * NS_PER_S)	/* for room, when the request has no deadline of its own */
 
 void stage_name(tess_segid id, char ret[17])
@@ -98,6 +100,22 @@ static void enter_locked(struct stage *st, struct stage_seg *s)
 	list_push_back(&st->segs, &s->link);
 }
 
+/*
+ * What staging leaves to its file system, where the namespace often lives too: one that cannot write a
+ * page can delete nothing, and then full is for ever.
+ */
+static bool host_has_room(const struct stage *st, uint64_t len)
+{
+	struct statvfs fs;
+	uint64_t avail, keep;
+
+	if (fstatvfs(st->dirfd, &fs) < 0)
+		return true;
+	avail = (uint64_t)fs.f_bavail * fs.f_frsize;
+	keep = MIN(HOST_KEEP, (uint64_t)fs.f_blocks * fs.f_frsize / 50);
+	return avail >= keep && avail - keep >= len;
+}
+
 /* Preallocated, so that an fdatasync of appended bytes finds the file's size and blocks settled. */
 static int create(struct io *io, const struct meta_layout *l, struct stage_seg **ret)
 {
@@ -105,6 +123,8 @@ static int create(struct io *io, const struct meta_layout *l, struct stage_seg *
 	struct stage_seg *s;
 	int e;
 
+	if (!host_has_room(io->stage, l->segment_size))
+		return -TESS_E_STAGE_FULL;
 	errno = ENOMEM;
 	s = seg_new(io, id, O_CREAT | O_EXCL);
 	if (!s)

@@ -158,8 +158,8 @@ static int lmdb_commit(struct kv_txn *t, uint64_t *ret_serial)
 	struct lmdb_kv *k = lmdb_of(t->kv);
 	int err = env_commit(k->env, x->txn, ret_serial);
 
-	if (err == -TESS_E_KV_FULL) {
-		err = env_grow(k->env, x->maps);
+	if (err == -TESS_E_KV_FULL || err == -ENOSPC) {
+		err = err == -ENOSPC ? env_squeeze(k->env) : env_grow(k->env, x->maps);
 		if (!err)
 			err = -TESS_E_KV_CONFLICT;
 	}
