@@ -99,7 +99,8 @@ static int put_prepare(struct io_put *p)
 	e = io_geo(&p->seg, &g);
 	if (e < 0)
 		return e;
-	max = oclass_encode_max(&g, p->data.n);
+	/* Of all shards together: each cell and each buffer ends one piece. */
+	max = p->data.n + (unsigned)((g.len + g.cell - 1) / g.cell);
 	p->ncsums = (uint32_t)((p->data.len + TESS_BLOCK - 1) / TESS_BLOCK);
 	p->csums = mem_array(p->ncsums, sizeof(*p->csums));
 	p->ops = mem_array(g.width, sizeof(*p->ops));

@@ -7,6 +7,10 @@ t=$TESSERA
 ok 'mkfs' "$t" mkfs "$fs" -c S2 -z 1M -t "kv:$TESS_TMP/a?size=256M" -t "kv:$TESS_TMP/b?size=256M"
 ok 'mount' "$t" mount "$fs" "$mnt"
 head -c $((5 << 20)) /dev/urandom >"$mnt/big"
+# Many small files make one segment whose objects have several cells each.
+mkdir "$mnt/many"
+ok 'larger segments' "$t" setlayout "$mnt/many" -z 4M
+for i in $(seq 60); do head -c 60000 /dev/urandom >"$mnt/many/$i"; done
 printf tiny >"$mnt/tiny"
 truncate -s 3M "$mnt/hole"
 mkdir "$mnt/d"
@@ -21,7 +25,7 @@ json 'set(o["target"] for e in v["extents"] for o in e["objects"]) == {0, 1}' "$
 json 'v["size"] == 3 << 20 and v["extents"] == []' "$t" layout --json "$mnt/hole"
 json 'v["ino"] == '"$(stat -c %i "$mnt/tiny")" "$t" getstripe --json "$mnt/tiny"
 json 'len(v) == 2' "$t" layout --json "$mnt/big" "$mnt/tiny"
-json 'len(v) == 5' "$t" layout -r --json "$mnt"
+json 'len(v) == 66' "$t" layout -r --json "$mnt"
 shows 'class S2, segment 1.0M, mapper write-optimized' "$t" layout "$mnt/big"
 shows 'durable +[01]:[0-9a-f]{16}\.00 [01]:[0-9a-f]{16}\.01' "$t" layout "$mnt/big"
 shows 'hole' "$t" layout "$mnt/hole"
