@@ -17,14 +17,17 @@ LOG_MODULE("reclaim");
 #define RECLAIM_LOOK \
 	(60 * NS_PER_S) /* how often the namespace is asked for orphans nobody told us of */
 #define RECLAIM_RETRY NS_PER_S
+#define RECLAIM_LINGER \
+	(5 * NS_PER_MS) /* after the first of them: unlinks come in runs, and share transactions */
 
 void reclaim_push(struct fs *fs, struct fs_inode *in)
 {
 	struct reclaim *rc = &fs->reclaim;
 
 	scoped_lock(&rc->lock);
+	if (list_empty(&rc->queue))
+		cond_wake_one(&rc->work);
 	list_push_back(&rc->queue, &in->link);
-	cond_wake_one(&rc->work);
 }
 
 static unsigned reclaim_take(struct reclaim *rc, struct fs_inode **ret)
@@ -105,6 +108,8 @@ static void *reclaim_main(void *arg)
 			cond_wait_until(&rc->work, &rc->lock, wake);
 		stop = rc->stop;
 		lock_drop(&rc->lock);
+		if (!stop)
+			clock_sleep(RECLAIM_LINGER);
 	}
 	return NULL;
 }

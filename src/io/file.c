@@ -22,7 +22,8 @@ void io_file_put(struct io_file *f)
 		return;
 	/* io_file_close() may have freed f by now; io outlives all files. */
 	scoped_lock(&io->lock);
-	cond_wake_all(&io->wake);
+	if (io->closing > 0)
+		cond_wake_all(&io->idle);
 }
 
 void io_files_each(struct io *io, void (*fn)(struct io_file *, void *), void *arg)
@@ -136,8 +137,10 @@ void io_file_close(struct io_file *f, bool discard)
 	lock_take(&io->lock);
 	list_remove(&f->link);
 	io->nfiles--;
+	io->closing++;
 	while (atomic_load(&f->refs) > 0)
-		cond_wait(&io->wake, &io->lock);
+		cond_wait(&io->idle, &io->lock);
+	io->closing--;
 	lock_drop(&io->lock);
 	file_free(f);
 }

@@ -182,6 +182,7 @@ static void io_free(struct io *io)
 	buf_unref(io->zero);
 	trace_unregister(&io->group);
 	lock_done(&io->gc_lock);
+	cond_done(&io->idle);
 	cond_done(&io->wake);
 	lock_done(&io->lock);
 	free(io);
@@ -196,6 +197,7 @@ int io_open(struct io **ret, const struct io_conf *conf, struct text *why)
 		return -ENOMEM;
 	lock_init(&io->lock, LOCK_IO_SYNC, "io");
 	cond_init(&io->wake);
+	cond_init(&io->idle);
 	lock_init(&io->gc_lock, LOCK_LEAF, "io.gc");
 	list_init(&io->files);
 	list_init(&io->dead);
@@ -246,8 +248,8 @@ static int drain(struct io *io, struct text *why)
 	}
 	bytes = stage_pending(io, &n);
 	if (e < 0 && why)
-		text_fmt(why, "%" PRIu64 " bytes in %" PRIu64 " staged segments are not on their "
-			 "targets: %s", bytes, n, err_text(e));
+		text_fmt(why, "%s%" PRIu64 " bytes in %" PRIu64 " staged segments are not on their "
+			 "targets: %s", why->n ? "; " : "", bytes, n, err_text(e));
 	return e;
 }
 

@@ -65,6 +65,8 @@ struct io {
 
 	struct lock      lock;		/* LOCK_IO_SYNC: the list of files, the threads' signals */
 	struct cond      wake;		/* committer and minder */
+	struct cond      idle;		/* closers: a file's last reference went. Not `wake`: closes are frequent */
+	unsigned         closing;	/* how many wait there */
 	struct list_node files;		/* struct io_file.link */
 	uint64_t         nfiles;
 	bool             stopping, pressed, want_commit;
