@@ -8,7 +8,7 @@
 
 struct mount_opts {
 	char *options, *type, *netns;
-	bool  foreground, readonly, list, no_mtab, verbose, sloppy, writable;
+	bool  foreground, readonly, list, no_mtab, verbose, sloppy, writable, fake;
 };
 
 #define FLAG(n, f, h)                                                                          \
@@ -27,13 +27,23 @@ static const struct tess_opt mount_rows[] = {
 	{ .name = "type", .type = TESS_OPT_STRING, .when = TESS_AT_RUN,
 	  .at = offsetof(struct mount_opts, type),
 	  .help = "of mount(8); ignored" },
+	{ .name = "namespace", .type = TESS_OPT_STRING, .when = TESS_AT_RUN,
+	  .at = offsetof(struct mount_opts, netns),
+	  .help = "of mount(8); ignored" },
+	FLAG("fake", fake, "check the options, but do not mount"),
 	FLAG("list-options", list, "print the option rows, for programs"),
 	{ 0 },
 };
 static const struct tool_letter mount_letters[] = {
 	{ 'o', "options", true }, { 'f', "foreground", false }, { 'r', "read-only", false },
 	{ 'w', "read-write", false }, { 'n', "no-mtab", false }, { 'v', "verbose", false },
-	{ 's', "sloppy", false }, { 't', "type", false }, { 0 },
+	{ 's', "sloppy", false }, { 't', "type", false }, { 'N', "namespace", false }, { 0 },
+};
+/* mount(8) means something else by -f. */
+static const struct tool_letter helper_letters[] = {
+	{ 'o', "options", true }, { 'f', "fake", false }, { 'r', "read-only", false },
+	{ 'w', "read-write", false }, { 'n', "no-mtab", false }, { 'v', "verbose", false },
+	{ 's', "sloppy", false }, { 't', "type", false }, { 'N', "namespace", false }, { 0 },
 };
 
 /* name, type, default or "-", help: separated by tabs. */
@@ -80,7 +90,7 @@ static int mount_run(struct tool *t)
 	if (tess_conf_init(&conf) < 0)
 		return tool_fail(t, NULL, "out of memory");
 	code = mount_parse(t, &conf);
-	if (!code && fuse_mount_main(t->argv[0], t->argv[1], &conf, t->why) < 0)
+	if (!code && !o->fake && fuse_mount_main(t->argv[0], t->argv[1], &conf, t->why) < 0)
 		code = tool_fail(t, NULL, t->why);
 	tess_conf_done(&conf);
 	return code;
@@ -96,4 +106,15 @@ const struct tool_cmd cmd_mount = {
 	.max = 2,
 	.run = mount_run,
 	.more = "Mount options: man mount.tessera. Also: mount -t fuse.tessera FS MNT -o OPTIONS.\n",
+};
+
+const struct tool_cmd cmd_mount_helper = {
+	.name = "mount",
+	.args = "FS MNT [-o OPTIONS]",
+	.summary = "mount the file system FS on the directory MNT, for mount(8)",
+	.opts = mount_rows,
+	.letters = helper_letters,
+	.size = sizeof(struct mount_opts),
+	.max = 2,
+	.run = mount_run,
 };

@@ -60,7 +60,7 @@ int main(int argc, char **argv)
 
 	self = self ? self + 1 : argv[0];
 	if (!strncmp(self, "mount.", 6))
-		return tool_main(&cmd_mount, argc - 1, argv + 1);
+		return tool_main(&cmd_mount_helper, argc - 1, argv + 1);
 	if (argc < 2) {
 		tessera_help(stderr);
 		return TOOL_USAGE;
