@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/fault.h"
+#include "base/pages.h"
 #include "base/range.h"
 #include "base/scoped.h"
 #include <string.h>
@@ -14,7 +15,7 @@ struct buf *buf_new(struct budget *budget, enum mem_use use, size_t cap)
 	if (!b || cap > SIZE_MAX / 2)
 		return NULL;
 	cap = cap ? round_up(cap, 4096) : 4096;
-	b->data = mem_pages(cap);
+	b->data = pages_take(cap);
 	if (!b->data)
 		return NULL;
 	b->cap = cap;
@@ -43,7 +44,7 @@ void buf_unref(struct buf *b)
 	budget = b->budget;
 	use = b->use;
 	cap = b->cap;
-	free(b->data);
+	pages_give(b->data, cap);
 	free(b);
 	/* Last: a waiter that this wakes may allocate at once. */
 	if (budget)

@@ -5,6 +5,7 @@
 #include "base/scoped.h"
 #include <string.h>
 
+#define RUN_SMALL (UINT64_C(256) << 10)	/* a run's buffers when memory is getting short */
 #define NODE(t) ((struct dirty_node *)(t))	/* tree is the first member, NULL stays NULL */
 
 void dirty_init(struct dirty *d, struct budget *b)
@@ -115,13 +116,18 @@ int dirty_clip(struct dirty *d, struct tess_range r)
 
 /*
  * A write alone gets what it needs; one that continues another gets twice what that one got, so
- * that memory stays within a factor of what was written and a long run needs few buffers.
+ * that memory stays within a factor of what was written and a long run needs few buffers. Powers of
+ * two, because buffers of those sizes are used again.
  */
-static uint64_t buffer_size(uint64_t need, uint64_t before, uint64_t room)
+static uint64_t buffer_want(const struct dirty *d, uint64_t need, uint64_t before, uint64_t segment)
 {
-	uint64_t cap = MAX(round_up(need, TESS_BLOCK), before * 2);
+	uint64_t cap = MIN(before * 2, segment), lone = round_up(need, TESS_BLOCK);
 
-	return MIN(cap, round_up(room, TESS_BLOCK));
+	/* Many files at once: what each one has in hand must not add up to the budget. */
+	if (d->budget && budget_used(d->budget, MEM_DIRTY) > budget_limit(d->budget) / 4)
+		cap = MIN(cap, MAX(RUN_SMALL, d->bytes[DIRTY_MEM] + d->bytes[DIRTY_FROZEN]));
+	cap = MAX(cap, lone);
+	return cap < RUN_SMALL / 4 ? cap : UINT64_C(1) << (64 - __builtin_clzll(cap - 1));
 }
 
 /* Nodes for `r`, one for each multiple of `segment` that it touches, linked by tree.right. */
@@ -132,7 +138,8 @@ static struct dirty_node *new_nodes(struct dirty *d, struct tess_range r, const 
 
 	while (r.len > 0) {
 		uint64_t room = segment - r.off % segment, len = MIN(r.len, room);
-		uint64_t cap = buffer_size(len, before, room);
+		uint64_t want = buffer_want(d, len, before, segment);
+		uint64_t cap = MIN(want, round_up(room, TESS_BLOCK));
 		struct dirty_node *n = mem_alloc(sizeof(*n));
 
 		if (!n)
@@ -150,7 +157,7 @@ static struct dirty_node *new_nodes(struct dirty *d, struct tess_range r, const 
 		r.off += len;
 		r.len -= len;
 		p += len;
-		before = cap;
+		d->next_cap = before = want;
 	}
 	return first;
 fail:
@@ -203,7 +210,7 @@ static int write_new(struct dirty *d, struct tess_range r, const char *p, uint64
 		append(d, n, p, use);
 	for (; fresh; fresh = next) {
 		next = NODE(fresh->tree.right);
-		d->last_cap = fresh->buf->cap;
+		d->last_cap = d->next_cap;
 		node_insert(d, fresh);
 	}
 	return 0;

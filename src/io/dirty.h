@@ -40,6 +40,7 @@ struct dirty {
 	uint64_t       nodes[DIRTY_NSTATES];
 	uint64_t       last_end;	/* of the last write, and the buffer size it got: the next one that */
 	uint64_t       last_cap;	/* continues it gets twice as much */
+	uint64_t       next_cap;	/* last_cap, once the write is in */
 };
 
 void dirty_init(struct dirty *d, struct budget *b);
