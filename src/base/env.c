@@ -457,10 +457,15 @@ static int env_open_dbs_read(struct env *e, const struct env_conf *c)
 {
 	struct env_open_dbs o = {e, c, 0};
 	MDB_txn *txn;
-	int err = env_error(mdb_txn_begin(e->mdb, NULL, MDB_RDONLY, &txn));
+	int rc, err = 0;
 
-	if (err)
-		return err;
+	while ((rc = mdb_txn_begin(e->mdb, NULL, MDB_RDONLY, &txn)) == MDB_MAP_RESIZED && !err) {
+		pthread_mutex_lock(&e->writer);
+		err = env_map_set(e, 0);
+		pthread_mutex_unlock(&e->writer);
+	}
+	if (rc)
+		return err ? err : env_error(rc);
 	err = env_open_dbs(&o, txn);
 	if (err) {
 		mdb_txn_abort(txn);
