@@ -8,10 +8,12 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #define THREADS	  4u
@@ -57,7 +59,7 @@ static void open_all(int flags)
 	}
 }
 
-static unsigned long peak_kib(void)
+static unsigned long status_kib(const char *name)
 {
 	unsigned long kib = 0;
 	char path[64], line[256];
@@ -65,15 +67,32 @@ static unsigned long peak_kib(void)
 
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)mnt.pid);
 	f = fopen(path, "r");
-	while (f && fgets(line, sizeof(line), f)) {
-		if (!strncmp(line, "VmHWM:", 6))
-			kib = strtoul(line + 6, NULL, 10);
-		if (!strncmp(line, "VmHWM:", 6) || !strncmp(line, "Rss", 3))
-			fputs(line, stdout);
-	}
+	while (f && fgets(line, sizeof(line), f))
+		if (!strncmp(line, name, strlen(name)))
+			kib = strtoul(line + strlen(name), NULL, 10);
 	if (f)
 		fclose(f);
 	return kib;
+}
+
+/*
+ * The peak of what is the daemon's alone. VmHWM would count the mapped pages of the namespace too,
+ * which are page cache: they grow with the namespace, and the kernel takes them back when it likes.
+ */
+static unsigned long peak;
+static atomic_bool stop;
+static void *watch(void *arg)
+{
+	struct timespec t = {0, 20000000};
+
+	while (!stop) {
+		unsigned long now = status_kib("RssAnon:");
+
+		if (now > peak)
+			peak = now;
+		nanosleep(&t, NULL);
+	}
+	return arg;
 }
 
 static void verify(void)
@@ -99,9 +118,8 @@ static void verify(void)
 int main(void)
 {
 	struct rlimit lim = {8192, 8192};
-	pthread_t t[THREADS];
+	pthread_t t[THREADS], watcher;
 	char options[64];
-	unsigned long kib;
 
 	files = (unsigned)mnt_env("FILES", 1000);
 	file_size = (unsigned)mnt_env("FILE_SIZE", 200000);
@@ -111,6 +129,8 @@ int main(void)
 	mnt_init(&mnt, "open");
 	snprintf(options, sizeof(options), "cache-size=%uM", CACHE_MIB);
 	if (!fds || mnt_mkfs(&mnt, NULL, NULL) || mnt_mount(&mnt, options))
+		return 1;
+	if (pthread_create(&watcher, NULL, watch, NULL))
 		return 1;
 	open_all(O_RDWR | O_CREAT);
 	for (uintptr_t i = 0; i < THREADS; i++)
@@ -122,11 +142,13 @@ int main(void)
 		if (close(fds[i]))
 			bad++;
 	verify();
-	kib = peak_kib();
-	printf("peak %lu MiB of %u + %u\n", kib >> 10, CACHE_MIB, SLACK_MIB);
+	stop = true;
+	pthread_join(watcher, NULL);
+	printf("peak %lu MiB of %u + %u; with mapped files %lu MiB\n", peak >> 10, CACHE_MIB,
+	       SLACK_MIB, status_kib("VmHWM:") >> 10);
 	/* A sanitizer's shadow memory is not ours. */
 	if (!getenv("SANFLAGS") || !*getenv("SANFLAGS"))
-		bad += kib >> 10 > CACHE_MIB + SLACK_MIB;
+		bad += peak >> 10 > CACHE_MIB + SLACK_MIB;
 	if (mnt_remount(&mnt, options))
 		bad++;
 	verify();
