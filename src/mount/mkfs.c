@@ -220,7 +220,7 @@ static int mkfs_open_targets(struct mkfs *m)
 		scoped_free char *file = mkfs_target_file(uri);
 		struct store_open_opts o = { .create = true, .fsid = m->super.fsid };
 		struct text full = TEXT_INIT;
-		char label[16];
+		char label[32];
 		int err;
 
 		snprintf(label, sizeof(label), "target%u", i);

@@ -169,6 +169,32 @@ START_TEST(a_failed_allocation_leaves_nothing)
 }
 END_TEST
 
+/* The same for opening: what is half open is closed again, and the next attempt finds it whole. */
+START_TEST(a_failed_allocation_does_not_keep_it_open)
+{
+	const enum tess_open_mode mode = _i;
+	struct tess_mkfs conf = { .dir = dir };
+	struct tess *t = NULL;
+	int err = -ENOMEM;
+	unsigned n = 0;
+
+	CLEAN(tess_mkfs(&conf, why));
+	while (err) {
+		char spec[64];
+
+		snprintf(spec, sizeof(spec), "alloc@%u=ENOMEM", ++n);
+		CLEAN(fault_set(spec));
+		err = tess_open(&t, dir, mode, NULL, "/nowhere", why);
+		fault_set(NULL);
+		ck_assert_uint_lt(n, 10000);
+	}
+	ck_assert_uint_gt(n, 5);
+	ck_assert_msg(!tess_close(t, why), "%s", why);
+	CLEAN(tess_open(&t, dir, TESS_LOOK, NULL, NULL, why));
+	CLEAN(tess_close(t, why));
+}
+END_TEST
+
 START_TEST(what_is_no_file_system_is_refused)
 {
 	struct tess *t;
@@ -212,6 +238,7 @@ int main(void)
 	tcase_add_test(c, a_second_mkfs_is_refused_and_harmless);
 	tcase_add_loop_test(c, bad_input_is_named_and_leaves_nothing, 0, sizeof(bad) / sizeof(bad[0]));
 	tcase_add_test(c, a_failed_allocation_leaves_nothing);
+	tcase_add_loop_test(c, a_failed_allocation_does_not_keep_it_open, TESS_LOOK, TESS_MOUNT + 1);
 	tcase_add_test(c, what_is_no_file_system_is_refused);
 	tcase_add_test(c, a_garbage_namespace_is_refused);
 	suite_add_tcase(s, c);
