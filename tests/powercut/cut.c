@@ -169,9 +169,8 @@ int main(int argc, char **argv)
 	for (uint64_t i = first; i < n && bad < FAILURES_MAX; i++, done++)
 		if (one_state(&l, seed, i)) {
 			bad++;
-			fprintf(stderr, "again:");
-			fprintf(stderr, " %s %s WORK =%llu %llu", argv[0], argv[1],
-				(unsigned long long)i, (unsigned long long)seed);
+			fprintf(stderr, "again: mkdir -p %s; %s %s %s =%llu %llu", work, argv[0], argv[1],
+				work, (unsigned long long)i, (unsigned long long)seed);
 			for (unsigned a = 0; a < ncommand; a++)
 				fprintf(stderr, " %s", argv[5 + a]);
 			fputc('\n', stderr);

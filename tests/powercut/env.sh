@@ -2,4 +2,4 @@
 # SPDX-License-Identifier: Apache-2.0
 # A checkpointed LMDB environment after power cuts.
 . tests/powercut/common
-powercut envload "${POWERCUT_STATES:-200}"
+powercut "${POWERCUT_STATES:-200}" envload envload verify

@@ -3,8 +3,8 @@
 /*
  * A load on an environment, and the proof that what a power cut left of it is right.
  *
- *	envload load DIR SEED		under tests/preload/record.c
- *	envload verify SEED DIR MARKS	from tests/powercut/cut
+ *	envload DIR SEED			under tests/preload/record.c
+ *	envload verify SEED DIR MARKS	by tests/powercut/cut
  *
  * Writers change keys of their own, and each commit also says how many steps its writer has made:
  * the content must be exactly that of some step, not before the last complete checkpoint. Each step
@@ -440,10 +440,10 @@ static int verify(uint64_t seed, const char *dir, const char *marks)
 
 int main(int argc, char **argv)
 {
-	if (argc == 4 && !strcmp(argv[1], "load"))
-		return load(argv[2], strtoull(argv[3], NULL, 0));
+	if (argc == 3)
+		return load(argv[1], strtoull(argv[2], NULL, 0));
 	if (argc == 5 && !strcmp(argv[1], "verify"))
 		return verify(strtoull(argv[2], NULL, 0), argv[3], argv[4]);
-	printf("usage: envload load DIR SEED | verify SEED DIR MARKS\n");
+	printf("usage: envload DIR SEED | verify SEED DIR MARKS\n");
 	return 2;
 }

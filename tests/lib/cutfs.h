@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TEST_CUTFS_H
+#define TEST_CUTFS_H
+/* What tests/powercut/fsload.c and fsverify.c agree on. */
+#include "cutmodel.h"
+#include "fs/fs.h"
+
+#include <string.h>
+#include <tessera/tessera.h>
+
+#define CF_LIVES   3u
+#define CF_WRITERS 2u
+#define CF_STEPS   220u
+#define CF_KILLED  1u /* this life does not end cleanly */
+
+void powercut_mark(const char *line) __attribute__((weak));
+void powercut_kill(void) __attribute__((weak));
+
+/* Says it on stdout and ends the process, whatever its threads do. */
+void cf_die(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
+int cf_open(struct tess **ret, const char *dir, enum tess_open_mode mode, const char *boot,
+	    char *why);
+uint64_t cf_seed(uint64_t seed, unsigned life, unsigned writer);
+
+static inline struct fs_name cf_name(uint64_t dir, const char *name)
+{
+	return (struct fs_name){dir, name, strlen(name)};
+}
+#endif
