@@ -12,6 +12,7 @@
 #define CLASS_MIN  16u		/* 64 KiB: below it the general allocator keeps its memory anyway */
 #define CLASS_MAX  24u		/* 16 MiB */
 #define SLAB       ((size_t)1 << 20)
+#define SLABS_KEPT 32u		/* of those nobody has a page of */
 #define SLAB_PAGES (SLAB / PAGE - 1)	/* the first one says what is free */
 
 /* A sanitizer sees what is used after it was freed only if it was freed. */
@@ -101,7 +102,7 @@ static void page_give(void *p)
 	/* Full ones first, so that the others empty. */
 	if (s->nfree++ == 0)
 		list_push_front(&pages.slabs, &s->link);
-	if (s->nfree == SLAB_PAGES && pages.empty++ >= 4) {
+	if (s->nfree == SLAB_PAGES && pages.empty++ >= SLABS_KEPT) {
 		list_remove(&s->link);
 		pages.empty--;
 		gone = s;

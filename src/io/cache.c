@@ -13,6 +13,8 @@
 #include "io/read_int.h"
 
 #define SHARDS 16u
+#define MISSED 256u	/* chunks whose misses are remembered */
+#define FEW    3u	/* misses of one, from which on loading all of it costs less */
 
 struct chunk {
 	struct htab_node node;		/* key: hash of segment id and index */
@@ -38,6 +40,7 @@ struct cache {
 	struct cond  idle;
 	unsigned     loading;
 	atomic_uint  hand;		/* the shard that is reclaimed from next */
+	atomic_uint_fast64_t missed[MISSED];	/* keys of chunks that small reads missed lately, with a count */
 	atomic_uint_fast64_t bytes;
 };
 
@@ -113,6 +116,21 @@ enum cache_got cache_get(struct io *io, tess_segid seg, uint32_t chunk, struct b
 	list_push_back(&s->lru, &c->lru);
 	*ret = buf_ref(c->buf);
 	return CACHE_HIT;
+}
+
+/*
+ * Whether small reads keep coming back to a chunk: files that were written together are often read
+ * together, and each of them alone is no sequence. Lossy, and races lose counts: it is a guess.
+ */
+bool cache_often_missed(struct io *io, tess_segid seg, uint32_t chunk)
+{
+	uint64_t key = chunk_key(seg, chunk) & ~(uint64_t)15;
+	atomic_uint_fast64_t *slot = &io->cache->missed[key >> 4 & (MISSED - 1)];
+	uint64_t was = atomic_load_explicit(slot, memory_order_relaxed);
+	uint64_t n = (was & ~(uint64_t)15) == key ? (was & 15) + 1 : 1;
+
+	atomic_store_explicit(slot, key | MIN(n, (uint64_t)15), memory_order_relaxed);
+	return n >= FEW;
 }
 
 static void load_over(struct cache *c)

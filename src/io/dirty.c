@@ -184,11 +184,14 @@ static void append(struct dirty *d, struct dirty_node *n, const void *p, uint64_
 	d->bytes[DIRTY_MEM] += len;
 }
 
-static int write_new(struct dirty *d, struct tess_range r, const char *p, uint64_t segment)
+/* `n`: the last node that starts at or before r. */
+static int write_new(struct dirty *d, struct dirty_node *n, struct tess_range r, const char *p,
+		     uint64_t segment)
 {
-	struct dirty_node *n = NODE(tree_floor(&d->tree, r.off)), *fresh = NULL, *next;
+	struct dirty_node *fresh = NULL, *next = n ? dirty_after(n) : NODE(tree_first(&d->tree));
 	uint64_t use = MIN(appendable(n, r.off), r.len), before = 0;
 	struct tess_range rest = { r.off + use, r.len - use };
+	bool clear = (!n || dirty_end(n) <= r.off) && (!next || dirty_off(next) >= r.off + r.len);
 
 	if (d->last_end == r.off)
 		before = d->last_cap;
@@ -199,7 +202,7 @@ static int write_new(struct dirty *d, struct tess_range r, const char *p, uint64
 		if (!fresh)
 			return -ENOMEM;
 	}
-	if (dirty_clip(d, r) < 0) {
+	if (!clear && dirty_clip(d, r) < 0) {
 		for (; fresh; fresh = next) {
 			next = NODE(fresh->tree.right);
 			node_free(fresh);
@@ -224,7 +227,7 @@ int dirty_write(struct dirty *d, struct tess_range r, const void *p, uint64_t se
 	if (n && n->state == DIRTY_MEM && !n->pinned && dirty_end(n) >= r.off + r.len)
 		memcpy(n->buf->data + n->at + (r.off - dirty_off(n)), p, r.len);
 	else
-		e = write_new(d, r, p, segment);
+		e = write_new(d, n, r, p, segment);
 	if (e == 0)
 		d->last_end = r.off + r.len;
 	return e;

@@ -455,7 +455,9 @@ static int part_chunk(struct io_read_priv *v, struct part *p)
 			p->kind = PART_BUF;
 			break;
 		}
-		if (!v->run || loaded || budget_over(v->io->budget, MEM_IO)) {
+		if (loaded || budget_over(v->io->budget, MEM_IO) ||
+		    (!v->run && (p->seg->owner != TESS_PACKED_INO ||
+				 !cache_often_missed(v->io, p->seg->id, index)))) {
 			io_count(v->io, IO_CACHE_MISS, 1);
 			return part_get(v, p);
 		}

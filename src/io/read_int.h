@@ -44,6 +44,8 @@ enum cache_got cache_get(struct io *io, tess_segid seg, uint32_t chunk, struct b
 			 struct cache_wait *w);
 /* Starts loading a chunk unless it is there or on its way. 0 or -ENOMEM. */
 int  cache_load(struct io *io, const struct meta_segment *seg, uint32_t chunk, bool ahead);
+/* Counts a miss; true: load the chunk, there will be more. */
+bool cache_often_missed(struct io *io, tess_segid seg, uint32_t chunk);
 void cache_reclaim(void *io, uint64_t want);	/* frees about this much of what nobody uses */
 void cache_drain(struct io *io);		/* waits for loads */
 uint64_t cache_bytes(struct io *io);
