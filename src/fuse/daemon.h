@@ -97,8 +97,11 @@ int raw_hook(struct fuse_session *se);
 /* ---- mountpoint.c ---- */
 /* Absolute path of a mount point, also of a dead one. Owned by the caller. */
 int mountpoint_path(const char *path, char **ret);
-/* Detaches dead mounts; refuses what cannot be mounted on. */
-int mountpoint_prepare(const char *path, char *why);
+/*
+ * Detaches dead mounts; refuses what cannot be mounted on. After a detachment waits until the daemon
+ * that was killed, one of `dir`, is quite gone, so that the next one sees that it may take over.
+ */
+int mountpoint_prepare(const char *path, const char *dir, char *why);
 int mountpoint_detach(const char *path, bool lazy, char *why);
 /* Raises the kernel's read-ahead window of the mount; needs root, and is only worth speed. */
 void mountpoint_readahead(const char *path, unsigned kib);

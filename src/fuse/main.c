@@ -190,7 +190,7 @@ int fuse_mount_main(const char *dir, const char *mountpoint, const struct tess_c
 	}
 	r = main_check_device(why);
 	if (r == 0)
-		r = mountpoint_prepare(at, why);
+		r = mountpoint_prepare(at, from, why);
 	if (r == 0 && conf->foreground) {
 		struct daemonise dz = {.fd = -1, .foreground = true};
 

@@ -4,16 +4,17 @@
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/scoped.h"
+#include <dirent.h>
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
 #include <spawn.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 
+#define MOUNTPOINT_PATIENCE (5 * NS_PER_S)
 #define MOUNTPOINT_STACK 16u /* dead mounts over dead mounts that are detached before giving up */
 
 static bool mountpoint_is_dead(int err)
@@ -95,29 +96,78 @@ static bool mountpoint_is_ours(const char *path)
 	return ours;
 }
 
-int mountpoint_prepare(const char *path, char *why)
+#define MOUNTPOINT_EXITING 0x4u /* PF_EXITING: the ninth field of /proc/PID/stat */
+
+/* Killed, but still on its way out: its connection to the kernel ends before its process does. */
+static bool mountpoint_is_exiting(const char *pid)
 {
-	struct statfs sf;
+	scoped_free char *path = mem_printf("/proc/%s/stat", pid);
+	scoped_file FILE *f = path ? fopen(path, "re") : NULL;
+	char line[1024], state;
+	unsigned flags;
+	const char *s;
+
+	if (!f || !fgets(line, sizeof(line), f))
+		return false;
+	s = strrchr(line, ')');
+	if (!s || sscanf(s + 1, " %c %*d %*d %*d %*d %*d %u", &state, &flags) != 2)
+		return false;
+	return state != 'Z' && state != 'X' && (flags & MOUNTPOINT_EXITING);
+}
+
+static bool mountpoint_any_exiting(const char *dir)
+{
+	scoped_free char *run = mem_printf("%s/run", dir);
+	DIR *d = run ? opendir(run) : NULL;
+	bool any = false;
+	struct dirent *e;
+
+	while (d && (e = readdir(d))) {
+		char *dot = strchr(e->d_name, '.');
+
+		if (!dot || strcmp(dot, ".sock"))
+			continue;
+		*dot = '\0';
+		any |= mountpoint_is_exiting(e->d_name);
+	}
+	if (d)
+		closedir(d);
+	return any;
+}
+
+static void mountpoint_wait_exiting(const char *dir)
+{
+	int64_t until = clock_now() + MOUNTPOINT_PATIENCE;
+
+	while (mountpoint_any_exiting(dir) && clock_now() < until)
+		clock_sleep(10 * NS_PER_MS);
+}
+
+int mountpoint_prepare(const char *path, const char *dir, char *why)
+{
 	struct stat st;
 	int r = 0;
 
+	mountpoint_wait_exiting(dir);
 	for (unsigned i = 0; i < MOUNTPOINT_STACK; i++) {
-		/* The kernel may still answer stat() for a dead daemon, but never statfs(). */
-		r = stat(path, &st) < 0 || statfs(path, &sf) < 0 ? -errno : 0;
+		r = stat(path, &st) < 0 ? -errno : 0;
 		if (!mountpoint_is_dead(-r))
 			break;
 		r = mountpoint_detach(path, true, why);
 		if (r < 0)
 			return r;
+		mountpoint_wait_exiting(dir);
 	}
-	if (r < 0)
+	if (r < 0) {
 		snprintf(why, TESS_WHY, "mount point %s: %s", path, err_text(r));
-	else if (!S_ISDIR(st.st_mode))
-		r = -ENOTDIR, snprintf(why, TESS_WHY, "mount point %s: not a directory", path);
-	else if (mountpoint_is_ours(path))
-		r = -EBUSY,
-		snprintf(why, TESS_WHY,
-			 "mount point %s: a Tessera file system is mounted there already", path);
+	} else if (!S_ISDIR(st.st_mode)) {
+		r = -ENOTDIR;
+		snprintf(why, TESS_WHY, "mount point %s: not a directory", path);
+	} else if (mountpoint_is_ours(path)) {
+		r = -EBUSY;
+		snprintf(why, TESS_WHY, "mount point %s: a Tessera file system is mounted there already",
+			 path);
+	}
 	return r;
 }
 

@@ -14,11 +14,16 @@
 
 /* ---- this process ---- */
 
-/* Field 22, after the name in parentheses, which may hold anything. */
+/*
+ * Field 22, after the name in parentheses, which may hold anything. False when there is no such process,
+ * or only its corpse: a zombie that nobody has waited for, all of its threads gone.
+ */
 static bool proc_start(uint32_t pid, uint64_t *ret)
 {
 	char path[32], buf[1024];
 	unsigned long long start;
+	char state;
+	long threads;
 
 	(void)snprintf(path, sizeof(path), "/proc/%u/stat", pid);
 	scoped_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -30,9 +35,11 @@ static bool proc_start(uint32_t pid, uint64_t *ret)
 	const char *s = strrchr(buf, ')');
 
 	if (!s || sscanf(s + 1,
-			 " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d "
-			 "%*d %*d %*d %llu",
-			 &start) != 1)
+			 " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d "
+			 "%*d %ld %*d %llu",
+			 &state, &threads, &start) != 3)
+		return false;
+	if ((state == 'Z' || state == 'X') && threads <= 1)
 		return false;
 	*ret = start;
 	return true;

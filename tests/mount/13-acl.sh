@@ -8,7 +8,7 @@ start
 chmod 755 "$mnt"
 umask 022
 cd "$mnt" || exit 1
-acl() { getfacl -cpE "$1" | tr '\n' ' ' | sed 's/ *$//'; }
+acl() { getfacl -cpnE "$1" | tr '\n' ' ' | sed 's/ *$//'; }
 as() { setpriv --reuid="$1" --regid="$1" --clear-groups "${@:2}"; }
 
 echo x >f
@@ -34,7 +34,7 @@ mkdir d/e
 umask 022
 equal 'a file inherits, the umask does not count' 'user::rw- user:1000:rwx group::r-x mask::rw- other::---' "$(acl d/f | sed 's/\t#[^ ]*//g')"
 equal 'its mode' 660 "$(stat -c %a d/f)"
-equal 'a directory inherits both' 1 "$(getfacl -cpE d/e | grep -c '^default:user:1000:rwx')"
+equal 'a directory inherits both' 1 "$(getfacl -cpnE d/e | grep -c '^default:user:1000:rwx')"
 ok 'removal of defaults' setfacl -k d
 umask 027
 echo x >d/g
@@ -44,8 +44,8 @@ setfacl -m u:1000:rw d/f
 cp -a d/f copy
 equal 'cp -a copies' "$(acl d/f)" "$(acl copy)"
 cd / || exit 1
-before=$(getfacl -cpE "$mnt/d/f" "$mnt/d/e")
+before=$(getfacl -cpnE "$mnt/d/f" "$mnt/d/e")
 ok 'umount' "$t" umount "$mnt"
 remount
-equal 'after a remount' "$before" "$(getfacl -cpE "$mnt/d/f" "$mnt/d/e")"
+equal 'after a remount' "$before" "$(getfacl -cpnE "$mnt/d/f" "$mnt/d/e")"
 stop

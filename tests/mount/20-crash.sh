@@ -26,6 +26,7 @@ ok 'ready' wait_for 10 test -e "$mnt/ready"
 kill -9 "$(daemons)"
 kill $holder
 wait $holder 2>/dev/null
+wait_for 2 sh -c "! ls '$mnt'"
 remount
 ok 'closed' cmp "$TESS_TMP/data" "$mnt/closed"
 ok 'synced' cmp "$TESS_TMP/data" "$mnt/synced"
