@@ -65,7 +65,8 @@ static int dead(struct writer *w, uint32_t file, const char *what)
 	int e = errno;
 	struct statfs s;
 
-	if ((e == ENOTCONN || e == ECONNABORTED || e == ENODEV) && statfs(w->mnt, &s))
+	/* EIO: a write to a part of a page that had to be read first. */
+	if ((e == ENOTCONN || e == ECONNABORTED || e == ENODEV || e == EIO) && statfs(w->mnt, &s))
 		return 1;
 	return writer_fail(w, file, "%s: %s", what, strerror(e));
 }
