@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/vfs.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 
 #define MOUNTPOINT_PATIENCE (5 * NS_PER_S)
@@ -145,12 +146,14 @@ static void mountpoint_wait_exiting(const char *dir)
 
 int mountpoint_prepare(const char *path, const char *dir, char *why)
 {
+	struct statfs sf;
 	struct stat st;
 	int r = 0;
 
 	mountpoint_wait_exiting(dir);
 	for (unsigned i = 0; i < MOUNTPOINT_STACK; i++) {
-		r = stat(path, &st) < 0 ? -errno : 0;
+		/* Not stat(): the kernel may still know the answer of a daemon that is dead. */
+		r = statfs(path, &sf) < 0 || stat(path, &st) < 0 ? -errno : 0;
 		if (!mountpoint_is_dead(-r))
 			break;
 		r = mountpoint_detach(path, true, why);
