@@ -10,8 +10,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* A connected socket, or -errno; -ECONNREFUSED: a dead daemon's. */
-static int ask_connect(int run, const char *name)
+int control_connect(int run, const char *name)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -57,7 +56,7 @@ struct ask {
  */
 static int ask_one(const struct ask *a, const char *cmd, struct text *out)
 {
-	scoped_fd int fd = ask_connect(a->run, a->name);
+	scoped_fd int fd = control_connect(a->run, a->name);
 	struct text all = TEXT_INIT;
 	const char *mnt, *code, *body;
 	int err = fd < 0 ? -ENOTCONN : 0;

@@ -18,7 +18,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -306,34 +305,45 @@ static void control_clear(int run)
 	struct dirent *e;
 
 	while (d && (e = readdir(d))) {
-		char *end;
-		long pid = strtol(e->d_name, &end, 10);
+		const char *end = strrchr(e->d_name, '.');
 
-		if (pid <= 0 || (strcmp(end, ".sock") && strcmp(end, ".failed")))
-			continue;
-		if (!strcmp(end, ".failed") || (kill((pid_t)pid, 0) < 0 && errno == ESRCH))
+		if (end && !strcmp(end, ".failed")) {
 			unlinkat(run, e->d_name, 0);
+		} else if (end && !strcmp(end, ".sock")) {
+			int fd = control_connect(run, e->d_name);
+
+			if (fd == -ECONNREFUSED)
+				unlinkat(run, e->d_name, 0);
+			if (fd >= 0)
+				close(fd);
+		}
 	}
 	if (d)
 		closedir(d);
 }
 
+/*
+ * Under a name that nobody looks at until it listens: before that, a connection is refused, which is how
+ * another daemon that starts now knows the sockets of dead ones.
+ */
 static int control_listen(struct control *c)
 {
 	struct sockaddr_un addr;
+	char name[32];
 	int err;
 
 	c->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (c->fd < 0)
 		return -errno;
-	control_addr(c->run, c->name, &addr);
-	unlinkat(c->run, c->name, 0);	/* of a dead process that had our pid */
-	/* Nobody can connect between bind and chmod: listen comes after. */
+	snprintf(name, sizeof(name), "%d.new", (int)getpid());
+	control_addr(c->run, name, &addr);
+	unlinkat(c->run, name, 0);	/* of a dead process that had our pid */
 	if (bind(c->fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 ||
-	    fchmodat(c->run, c->name, 0600, 0) < 0 || listen(c->fd, 16) < 0) {
+	    fchmodat(c->run, name, 0600, 0) < 0 || listen(c->fd, 16) < 0 ||
+	    renameat(c->run, name, c->run, c->name) < 0) {
 		err = -errno;
 		close(c->fd);
-		unlinkat(c->run, c->name, 0);
+		unlinkat(c->run, name, 0);
 		return err;
 	}
 	return 0;

@@ -75,6 +75,8 @@ int  control_start(struct control **ret, struct tess *t, struct text *why);
 void control_stop(struct control *c);	/* answers what was asked; NULL is fine */
 /* Opens FS/run, making it when `make`; -errno. */
 int  control_run_dir(const char *dir, bool make);
+/* A socket connected to NAME in FS/run, or -errno; -ECONNREFUSED: a dead daemon's. */
+int  control_connect(int run, const char *name);
 /* The last words of a daemon that could not make everything durable. */
 void control_leave_note(const struct tess *t, const char *text);
 #endif
