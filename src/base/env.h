@@ -9,8 +9,8 @@
  * file: LMDB reuses pages that the last *synced* tree still needs. So a checkpoint
  *   1. takes the writer lock, opens a read transaction at the newest commit T (which keeps LMDB
  * from reusing any page of T), copies T's meta page, drops the writer lock;
- *   2. lets the caller sync what T refers to outside the file (`before_sync`);
- *   3. fdatasyncs the data file: every page of T is now durable;
+ *   2. fdatasyncs the data file: every page of T is now durable;
+ *   3. lets the caller sync what T refers to outside the file (`before_sync`);
  *   4. stores the copied meta page in `<dir>/synced` (two checksummed slots in turn, O_DSYNC);
  *   5. drops the read transaction that pinned the previous checkpoint.
  * Opened after an unclean shutdown of the *host* (boot id in `<dir>/opened` differs), both meta
@@ -46,7 +46,7 @@ struct env_conf {
 	unsigned readers;	  /* 0: 1024 */
 	bool readonly;		  /* tools that only look */
 	const char *boot_id;	  /* NULL: this host's; tests pass another to play a power cut */
-	/* Step 2 above; called on the checkpointing thread with no lock held. An error fails the
+	/* Step 3 above; called on the checkpointing thread with no lock held. An error fails the
 	 * checkpoint. */
 	int (*before_sync)(void *arg, uint64_t txnid);
 	void *arg;

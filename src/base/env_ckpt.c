@@ -264,10 +264,13 @@ static int env_ckpt_steps(struct env *e)
 
 	if (err)
 		return err;
-	if (e->before_sync)
+	/*
+	 * Either may come first, as long as both come before the slot; this way round what
+	 * before_sync has under way in another thread goes on during our own fdatasync.
+	 */
+	err = env_ckpt_sync(e);
+	if (!err && e->before_sync)
 		err = e->before_sync(e->arg, meta.txnid);
-	if (!err)
-		err = env_ckpt_sync(e);
 	if (!err)
 		err = env_ckpt_store(e, &meta);
 	if (err) {

@@ -155,7 +155,10 @@ static void stop_threads(struct io *io)
 		lock_take(&io->stage->lock);
 		io->stage->stopping = true;
 		cond_wake_all(&io->stage->cond);
+		cond_wake_all(&io->stage->early_cond);
 		lock_drop(&io->stage->lock);
+		if (io->stage->syncer_on)
+			pthread_join(io->stage->syncer, NULL);
 	}
 	if (io->minder_on)
 		pthread_join(io->minder, NULL);
@@ -213,6 +216,8 @@ int io_open(struct io **ret, const struct io_conf *conf, struct text *why)
 		if (e < 0 && why)
 			text_fmt(why, "staging directory %s: %s", conf->staging_dir, err_text(e));
 	}
+	if (e == 0)
+		e = stage_syncer_start(io);
 	if (e == 0)
 		e = start_pools(io, conf->threads);
 	if (e == 0)

@@ -392,10 +392,19 @@ static unsigned list_leftovers(struct io *io, const struct live *l, tess_segid *
 	struct dirent *x;
 	unsigned n = 0;
 
-	while (d && n < LEFTOVERS && (x = readdir(d)))
+	while (d && n < LEFTOVERS && (x = readdir(d))) {
+		size_t skip = sizeof(STAGE_SPARE) - 1;
+
+		if (strncmp(x->d_name, STAGE_SPARE, skip) == 0) {
+			if (parse_name(x->d_name + skip, &ret[n]) &&
+			    !live_has(l, (uint32_t)(ret[n] >> 32)))
+				(void)unlinkat(io->stage->dirfd, x->d_name, 0);
+			continue;
+		}
 		if (parse_name(x->d_name, &ret[n]) && !live_has(l, (uint32_t)(ret[n] >> 32)) &&
 		    meta_segment_get(io->meta, ret[n], &m) == -ENOENT)
 			n++;
+	}
 	if (d)
 		closedir(d);
 	return n;

@@ -4,20 +4,10 @@
 #include "base/fault.h"
 #include "base/scoped.h"
 #include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
 
-#define HOST_KEEP      (UINT64_C(64) << 20)
 #define STAGE_PATIENCE (30 * NS_PER_S)	/* for room, when the request has no deadline of its own */
-
-void stage_name(tess_segid id, char ret[17])
-{
-	snprintf(ret, 17, "%016" PRIx64, id);
-}
 
 int stage_new(struct io *io, const char *dir, uint64_t limit)
 {
@@ -37,6 +27,7 @@ int stage_new(struct io *io, const char *dir, uint64_t limit)
 	}
 	lock_init(&st->lock, LOCK_IO_STAGE, "io.stage");
 	cond_init(&st->cond);
+	cond_init(&st->early_cond);
 	list_init(&st->segs);
 	st->io = io;
 	st->limit = limit ? limit : UINT64_MAX;
@@ -44,7 +35,7 @@ int stage_new(struct io *io, const char *dir, uint64_t limit)
 	return 0;
 }
 
-static void seg_free(struct stage_seg *s)
+void stage_seg_free(struct stage_seg *s)
 {
 	if (s->fd >= 0)
 		close(s->fd);
@@ -59,91 +50,19 @@ void stage_free(struct stage *st)
 	if (!st)
 		return;
 	while ((n = list_pop_front(&st->segs)))
-		seg_free(list_entry(n, struct stage_seg, link));
+		stage_seg_free(list_entry(n, struct stage_seg, link));
+	stage_drop_spares(st);
 	htab_done(&st->table);
 	close(st->dirfd);
+	cond_done(&st->early_cond);
 	cond_done(&st->cond);
 	lock_done(&st->lock);
 	free(st);
 }
 
-static struct stage_seg *find_locked(struct stage *st, tess_segid id)
+struct stage_seg *stage_find_locked(struct stage *st, tess_segid id)
 {
 	return (struct stage_seg *)htab_find(&st->table, id);
-}
-
-static struct stage_seg *seg_new(struct io *io, tess_segid id, int flags)
-{
-	struct stage_seg *s = mem_zalloc(sizeof(*s));
-	char name[17];
-
-	if (!s)
-		return NULL;
-	s->io = io;
-	s->node.key = id;
-	list_init(&s->link);
-	stage_name(id, name);
-	s->fd = openat(io->stage->dirfd, name, flags | O_RDWR | O_CLOEXEC, 0600);
-	if (s->fd < 0) {
-		int e = errno;
-		free(s);
-		errno = e;
-		return NULL;
-	}
-	return s;
-}
-
-static void enter_locked(struct stage *st, struct stage_seg *s)
-{
-	s->birth = ++st->births;
-	htab_insert(&st->table, &s->node);
-	list_push_back(&st->segs, &s->link);
-}
-
-/*
- * What staging leaves to its file system, where the namespace often lives too: one that cannot write a
- * page can delete nothing, and then full is for ever.
- */
-static bool host_has_room(const struct stage *st, uint64_t len)
-{
-	struct statvfs fs;
-	uint64_t avail, keep;
-
-	if (fstatvfs(st->dirfd, &fs) < 0)
-		return true;
-	avail = (uint64_t)fs.f_bavail * fs.f_frsize;
-	keep = MIN(HOST_KEEP, (uint64_t)fs.f_blocks * fs.f_frsize / 50);
-	return avail >= keep && avail - keep >= len;
-}
-
-/* Preallocated, so that an fdatasync of appended bytes finds the file's size and blocks settled. */
-static int create(struct io *io, const struct meta_layout *l, struct stage_seg **ret)
-{
-	tess_segid id = meta_segment_new(io->meta);
-	struct stage_seg *s;
-	int e;
-
-	if (!host_has_room(io->stage, l->segment_size))
-		return -TESS_E_STAGE_FULL;
-	errno = ENOMEM;
-	s = seg_new(io, id, O_CREAT | O_EXCL);
-	if (!s)
-		return errno == ENOSPC || errno == EDQUOT ? -TESS_E_STAGE_FULL : -errno;
-	e = fallocate(s->fd, 0, 0, l->segment_size) < 0 ? -errno : 0;
-	if (e == -EOPNOTSUPP)
-		e = ftruncate(s->fd, l->segment_size) < 0 ? -errno : 0;
-	if (e < 0) {
-		char name[17];
-
-		stage_name(id, name);
-		(void)unlinkat(io->stage->dirfd, name, 0);
-		seg_free(s);
-		return e == -ENOSPC || e == -EDQUOT ? -TESS_E_STAGE_FULL : e;
-	}
-	s->cls = l->cls;
-	s->size = l->segment_size;
-	*ret = s;
-	return 0;
 }
 
 /* The segment to append to, or NULL. One with too little left is closed on the way. */
@@ -199,13 +118,13 @@ static int make_open_locked(struct stage *st, const struct meta_layout *l)
 	}
 	st->creating = true;
 	lock_drop(&st->lock);
-	e = create(st->io, l, &s);
+	e = stage_create(st->io, l, &s);
 	lock_take(&st->lock);
 	st->creating = false;
 	if (e == 0) {
 		s->touched = clock_now();
 		st->dir_unsynced = true;
-		enter_locked(st, s);
+		stage_enter_locked(st, s);
 	}
 	cond_wake_all(&st->cond);
 	return e;
@@ -294,7 +213,7 @@ int stage_write(struct stage_seg *s, uint64_t off, const struct tess_iov *data)
 }
 
 /* The file is open while somebody may read it through us. */
-static void close_idle_locked(struct stage_seg *s)
+void stage_close_idle_locked(struct stage_seg *s)
 {
 	if (s->committed && s->uses == 0 && s->reading == 0 && s->fd >= 0) {
 		close(s->fd);
@@ -308,9 +227,9 @@ void stage_unuse(struct io *io, tess_segid id)
 	struct stage_seg *s;
 
 	scoped_lock(&st->lock);
-	s = find_locked(st, id);
+	s = stage_find_locked(st, id);
 	s->uses--;
-	close_idle_locked(s);
+	stage_close_idle_locked(s);
 }
 
 void stage_publish_begin(struct io *io, tess_segid id, struct meta_new_segment *ret)
@@ -319,7 +238,7 @@ void stage_publish_begin(struct io *io, tess_segid id, struct meta_new_segment *
 	struct stage_seg *s;
 
 	scoped_lock(&st->lock);
-	s = find_locked(st, id);
+	s = stage_find_locked(st, id);
 	if (s->state == STAGE_SEALED) {
 		ret->seg = s->sealed;
 		ret->csums = s->csums;
@@ -338,7 +257,7 @@ void stage_publish_end(struct io *io, tess_segid id)
 	struct stage_seg *s;
 
 	scoped_lock(&st->lock);
-	s = find_locked(st, id);
+	s = stage_find_locked(st, id);
 	if (--s->publishing == 0)
 		cond_wake_all(&st->cond);
 }
@@ -381,7 +300,7 @@ int stage_read(struct io *io, tess_segid id, uint64_t off, void *p, size_t n)
 	int e;
 
 	lock_take(&st->lock);
-	s = find_locked(st, id);
+	s = stage_find_locked(st, id);
 	if (!s || s->fd < 0) {
 		lock_drop(&st->lock);
 		return read_by_name(st, id, (struct tess_range){ off, n }, p);
@@ -391,56 +310,8 @@ int stage_read(struct io *io, tess_segid id, uint64_t off, void *p, size_t n)
 	e = read_all(s->fd, off, p, n);
 	scoped_lock(&st->lock);
 	s->reading--;
-	close_idle_locked(s);
+	stage_close_idle_locked(s);
 	return e;
-}
-
-/* Picks the next file to sync and marks it clean: what is appended from here on is the next call's. */
-static struct stage_seg *next_unsynced(struct stage *st)
-{
-	scoped_lock(&st->lock);
-	list_for_each(n, &st->segs) {
-		struct stage_seg *s = list_entry(n, struct stage_seg, link);
-
-		if (s->unsynced && s->fd >= 0) {
-			s->unsynced = false;
-			s->reading++;	/* keeps the file open and the struct alive */
-			return s;
-		}
-	}
-	return NULL;
-}
-
-static int sync_dir(struct stage *st)
-{
-	bool due;
-
-	lock_take(&st->lock);
-	due = st->dir_unsynced;
-	st->dir_unsynced = false;
-	lock_drop(&st->lock);
-	if (!due || fsync(st->dirfd) == 0)
-		return 0;
-	scoped_lock(&st->lock);
-	st->dir_unsynced = true;
-	return -errno;
-}
-
-int stage_sync(struct io *io)
-{
-	struct stage *st = io->stage;
-	struct stage_seg *s;
-	int e = 0;
-
-	while (e == 0 && (s = next_unsynced(st))) {
-		e = fdatasync(s->fd) < 0 ? -errno : 0;
-		io_count(io, IO_STAGE_SYNCS, 1);
-		scoped_lock(&st->lock);
-		s->unsynced |= e < 0;
-		s->reading--;
-		close_idle_locked(s);
-	}
-	return e < 0 ? e : sync_dir(st);
 }
 
 bool stage_busy(struct io *io, tess_segid id)
@@ -449,55 +320,8 @@ bool stage_busy(struct io *io, tess_segid id)
 	struct stage_seg *s;
 
 	scoped_lock(&st->lock);
-	s = find_locked(st, id);
+	s = stage_find_locked(st, id);
 	return s && (!s->committed || s->uses > 0 || s->publishing > 0);
-}
-
-int stage_unlink(struct io *io, tess_segid id)
-{
-	struct stage *st = io->stage;
-	struct stage_seg *s;
-	char name[17];
-
-	stage_name(id, name);
-	if (unlinkat(st->dirfd, name, 0) < 0 && errno != ENOENT)
-		return -errno;
-	scoped_lock(&st->lock);
-	s = find_locked(st, id);
-	while (s && s->reading > 0)
-		cond_wait_until(&st->cond, &st->lock, clock_now() + NS_PER_MS);
-	if (s && s->uses == 0) {
-		st->bytes -= s->used;
-		htab_remove(&st->table, &s->node);
-		list_remove(&s->link);
-		seg_free(s);
-	}
-	cond_wake_all(&st->cond);
-	return 0;
-}
-
-int stage_adopt(struct io *io, const struct meta_segment *seg)
-{
-	struct stage *st = io->stage;
-	struct stage_seg *s;
-
-	errno = ENOMEM;
-	s = seg_new(io, seg->id, 0);
-	if (!s)
-		return errno == ENOENT ? -TESS_E_STAGE_LOST : -errno;
-	s->cls = seg->cls;
-	s->used = seg->len;
-	s->size = (uint32_t)seg->len;
-	scoped_lock(&st->lock);
-	if (find_locked(st, seg->id)) {
-		seg_free(s);
-		return 0;
-	}
-	s->state = STAGE_CLOSED;
-	st->bytes += s->used;
-	enter_locked(st, s);
-	seal_submit_locked(s);
-	return 0;
 }
 
 uint64_t stage_pending(struct io *io, uint64_t *ret_segments)

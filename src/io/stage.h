@@ -33,6 +33,8 @@ struct stage_seg {
 	unsigned            publishing;	/* publishes that say `staged`, between snapshot and commit */
 	unsigned            reading;	/* reads of the file under way */
 	bool                unsynced;	/* written since the last fdatasync */
+	int                 sync_err;	/* of an fdatasync: never to be trusted again */
+	bool                whole;	/* made here, size bytes long: may serve again */
 	bool                committed;	/* SEALED, and the seal's transaction is through */
 	bool                retired;	/* ... without a garbage record: unlinked after a checkpoint */
 	uint64_t            retired_at;	/* kv_last() then */
@@ -49,6 +51,9 @@ struct stage_seg {
 	struct pool_job     job;
 };
 
+#define STAGE_SPARES 4u
+#define STAGE_SPARE  ".free-"	/* prefix of a spare's name */
+
 struct stage {
 	struct io       *io;
 	struct lock      lock;		/* LOCK_IO_STAGE, guards everything here and in stage_segs */
@@ -62,6 +67,17 @@ struct stage {
 	unsigned         sealing;	/* seals queued or running */
 	uint64_t         births, failures;
 	bool             stopping;
+	unsigned         syncing;	/* fdatasyncs under way */
+	struct {
+		tess_segid id;
+		uint32_t   size;
+	} spare[STAGE_SPARES];		/* files that are garbage and may serve again */
+	unsigned         nspares;
+	atomic_uint      syncs;		/* fsyncs since a file was last made */
+	bool             early;		/* the syncer is wanted */
+	struct cond      early_cond;
+	pthread_t        syncer;
+	bool             syncer_on;
 };
 
 int  stage_new(struct io *io, const char *dir, uint64_t limit);
@@ -81,8 +97,18 @@ void stage_publish_begin(struct io *io, tess_segid id, struct meta_new_segment *
 void stage_publish_end(struct io *io, tess_segid id);
 /* Bytes of a staging file of any session: -TESS_E_STAGE_LOST when it is gone. */
 int  stage_read(struct io *io, tess_segid id, uint64_t off, void *p, size_t n);
-/* fdatasyncs what was appended since the last call. */
+struct stage_seg *stage_find_locked(struct stage *st, tess_segid id);
+void stage_close_idle_locked(struct stage_seg *s);
+void stage_seg_free(struct stage_seg *s);
+
+/* ---- stage_file.c ---- */
+int  stage_create(struct io *io, const struct meta_layout *l, struct stage_seg **ret);
+void stage_enter_locked(struct stage *st, struct stage_seg *s);
+/* fdatasyncs what was appended before this call. */
 int  stage_sync(struct io *io);
+void stage_sync_early(struct io *io);	/* a stage_sync() comes soon: starts without waiting */
+int  stage_syncer_start(struct io *io);
+void stage_drop_spares(struct stage *st);
 /* Whether garbage collection must leave its bytes alone. */
 bool stage_busy(struct io *io, tess_segid id);
 int  stage_unlink(struct io *io, tess_segid id);

@@ -252,7 +252,7 @@ int io_publish(struct io_file *f)
 
 /* ---- sync ---- */
 
-static int store_and_publish(struct io_file *f, struct tess_req *req)
+static int store_and_publish(struct io_file *f, struct tess_req *req, bool soon)
 {
 	uint32_t seen = io_file_error_seq(f);
 	uint64_t last;
@@ -262,6 +262,8 @@ static int store_and_publish(struct io_file *f, struct tess_req *req)
 	failed = io_file_error(f, &seen);
 	if (e == 0)
 		e = failed;
+	if (e == 0 && soon)
+		stage_sync_early(f->io);
 	return e < 0 ? e : io_publish(f);
 }
 
@@ -272,7 +274,7 @@ int io_sync_file(struct io_file *f, struct tess_req *req, enum io_sync how)
 	int e = 0;
 
 	if (io_file_dirty(f))
-		e = store_and_publish(f, req);
+		e = store_and_publish(f, req, how == IO_DURABLE && io->fsync_local);
 	if (e == 0 && how == IO_DURABLE && !io->fsync_local)
 		e = seal_all(io, req->deadline);
 	if (e == 0 && how == IO_DURABLE)
