@@ -157,6 +157,7 @@ struct session_op {
 	struct meta *m;
 	struct meta_session self, other;
 };
+static int session_end(struct kv_txn *t, void *arg);
 
 static int session_begin(struct kv_txn *t, void *arg)
 {
@@ -199,6 +200,15 @@ int meta_session_begin(struct meta *m, const char *mountpoint, int64_t now, stru
 			 *o.other.mountpoint ? o.other.mountpoint : "not mounted");
 	if (err)
 		return err;
+	/*
+	 * Its id is in the names of staging files and objects, which may survive a power cut that
+	 * this commit does not: the next session must not be given it again.
+	 */
+	err = kv_sync(m->kv);
+	if (err) {
+		(void)kv_run(m->kv, session_end, &o, NULL);
+		return err;
+	}
 	scoped_lock(&m->lock);
 	m->seg_next = (uint64_t)o.self.id << 32 | 1;
 	atomic_store(&m->session, o.self.id);
