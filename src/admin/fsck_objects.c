@@ -37,17 +37,23 @@ static void check_found(struct check_object *o, const char *what, const char *fm
 static void check_found(struct check_object *o, const char *what, const char *fmt, ...)
 {
 	struct meta_finding m = { .what = what, .seg = o->seg.id };
+	char path[128] = "several files";
 	va_list ap;
 	int n;
 
 	if (!check_still(o))
 		return;
-	if (o->seg.owner != TESS_PACKED_INO)
+	if (o->seg.owner != TESS_PACKED_INO) {
 		m.ino = o->seg.owner;
-	n = snprintf(m.text, sizeof(m.text), "segment %016" PRIx64 ": ", o->seg.id);
+		if (meta_path(o->c->a->meta, m.ino, path, sizeof(path)) < 0)
+			snprintf(path, sizeof(path), "inode %" PRIu64, m.ino);
+	}
 	va_start(ap, fmt);
-	vsnprintf(m.text + n, sizeof(m.text) - (size_t)n, fmt, ap);
+	n = vsnprintf(m.text, sizeof(m.text), fmt, ap);
 	va_end(ap);
+	if (n >= 0 && (size_t)n < sizeof(m.text))
+		snprintf(m.text + n, sizeof(m.text) - (size_t)n, "; segment %016" PRIx64 " of %s",
+			 o->seg.id, path);
 	admin_finding(o->c, &m);
 }
 

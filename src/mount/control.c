@@ -43,12 +43,30 @@ struct control_job {
 	int             fd;	/* owned */
 };
 
+/* The object of all counters, and one more member. */
+static void control_stats_json(struct tess *t, struct text *out)
+{
+	struct text all = TEXT_INIT;
+	const char *end;
+
+	trace_dump(&all, 1);
+	end = strrchr(text_str(&all), '}');
+	text_addn(out, text_str(&all), end ? (size_t)(end - text_str(&all)) : 0);
+	text_fmt(out, "%s\"budget\":{\"limit\":%llu,\"dirty\":%llu,\"cache\":%llu,\"io\":%llu}}\n",
+		 !end || end == text_str(&all) + 1 ? "" : ",",
+		 (unsigned long long)budget_limit(t->budget),
+		 (unsigned long long)budget_used(t->budget, MEM_DIRTY),
+		 (unsigned long long)budget_used(t->budget, MEM_CACHE),
+		 (unsigned long long)budget_used(t->budget, MEM_IO));
+	text_done(&all);
+}
+
 static void control_stats(struct tess *t, const char *arg, struct text *out)
 {
 	struct io *io = atomic_load(&t->io);
 
 	if (!strcmp(arg, "json")) {
-		trace_dump(out, 1);
+		control_stats_json(t, out);
 		return;
 	}
 	trace_dump(out, 0);
