@@ -32,7 +32,8 @@ struct fs_inode {
 	struct list_node link;	  /* DYING: in the reclaimer's queue */
 	struct list_node handles; /* fs_file.link */
 	unsigned pins;
-	bool closing, orphan, forgotten, dying;
+	bool closing, forgotten, dying;
+	atomic_bool orphan;   /* no link is left; read without the lock by flush */
 	atomic_bool priv;     /* suid, sgid or capabilities that a write must clear */
 	struct io_file *file; /* owned; stays while pinned once set */
 };

@@ -433,7 +433,7 @@ static void statfs_is_believable(void)
 }
 
 /* The kernel holds the whole file open while we look at one path of it: nothing may go back in time. */
-static volatile bool sizes_stop;
+static _Atomic bool sizes_stop;
 static void *sizes_grow(void *arg)
 {
 	int fd = open("f", O_WRONLY | O_APPEND);

@@ -324,7 +324,7 @@ static void listing_resumes_where_it_was(void)
 	closedir(d);
 }
 
-static volatile bool churn_stop;
+static _Atomic bool churn_stop;
 static void *churn(void *arg)
 {
 	(void)arg;
