@@ -171,9 +171,9 @@ static void load_done(struct io_fetch *f)
 	buf_unref(b);
 	if (c)
 		chunk_free(cache, c);
-	load_over(cache);
 	if (budget_over(io->budget, MEM_CACHE))
 		cache_reclaim(io, 2 * IO_CHUNK);
+	load_over(cache);	/* last: from here on io may be closed */
 }
 
 int cache_load(struct io *io, const struct meta_segment *seg, uint32_t index, bool ahead)

@@ -14,15 +14,17 @@ void io_file_get(struct io_file *f)
 	atomic_fetch_add(&f->refs, 1);
 }
 
+/* The last reference goes under the lock: after it the file, and io itself, may be gone at once. */
 void io_file_put(struct io_file *f)
 {
 	struct io *io = f->io;
+	unsigned n = atomic_load(&f->refs);
 
-	if (atomic_fetch_sub(&f->refs, 1) != 1)
-		return;
-	/* io_file_close() may have freed f by now; io outlives all files. */
+	while (n > 1)
+		if (atomic_compare_exchange_weak(&f->refs, &n, n - 1))
+			return;
 	scoped_lock(&io->lock);
-	if (io->closing > 0)
+	if (atomic_fetch_sub(&f->refs, 1) == 1 && io->closing > 0)
 		cond_wake_all(&io->idle);
 }
 

@@ -104,8 +104,8 @@ void stage_seg_free(struct stage_seg *s);
 /* ---- stage_file.c ---- */
 int  stage_create(struct io *io, const struct meta_layout *l, struct stage_seg **ret);
 void stage_enter_locked(struct stage *st, struct stage_seg *s);
-/* fdatasyncs what was appended before this call. */
-int  stage_sync(struct io *io);
+/* fdatasyncs what was appended before this call and what commits up to `serial` refer to. */
+int  stage_sync(struct io *io, uint64_t serial);
 void stage_sync_early(struct io *io);	/* a stage_sync() comes soon: starts without waiting */
 int  stage_syncer_start(struct io *io);
 void stage_drop_spares(struct stage *st);

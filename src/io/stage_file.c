@@ -170,27 +170,36 @@ int stage_create(struct io *io, const struct meta_layout *l, struct stage_seg **
 /* ---- syncing ---- */
 
 /*
+ * May the namespace as of commit `serial` refer to it? One that was sealed since is only sealed for
+ * commits to come: a power cut that goes back to `serial` needs its file.
+ */
+static bool needed(const struct stage_seg *s, uint64_t serial)
+{
+	return !s->committed || s->retired_at > serial;
+}
+
+/*
  * A file that failed before and is still needed. The kernel may have dropped what it could not write,
  * so a later success would say nothing.
  */
-static int failed_locked(struct stage *st)
+static int failed_locked(struct stage *st, uint64_t serial)
 {
 	list_for_each(n, &st->segs) {
 		struct stage_seg *s = list_entry(n, struct stage_seg, link);
 
-		if (s->sync_err < 0 && !s->committed)
+		if (s->sync_err < 0 && needed(s, serial))
 			return s->sync_err;
 	}
 	return 0;
 }
 
 /* Picks the next file to sync and marks it clean: what is appended from here on is the next call's. */
-static struct stage_seg *next_unsynced_locked(struct stage *st)
+static struct stage_seg *next_unsynced_locked(struct stage *st, uint64_t serial)
 {
 	list_for_each(n, &st->segs) {
 		struct stage_seg *s = list_entry(n, struct stage_seg, link);
 
-		if (s->unsynced && s->fd >= 0) {
+		if (s->unsynced && needed(s, serial)) {
 			s->unsynced = false;
 			s->reading++;	/* keeps the file open and the struct alive */
 			st->syncing++;
@@ -200,17 +209,30 @@ static struct stage_seg *next_unsynced_locked(struct stage *st)
 	return NULL;
 }
 
-static void sync_files(struct io *io)
+/* It is not held open any more once it is sealed. */
+static int sync_file(struct stage *st, const struct stage_seg *s)
+{
+	scoped_fd int fd = -1;
+	char name[17];
+
+	if (s->fd >= 0)
+		return fdatasync(s->fd) < 0 ? -errno : 0;
+	stage_name(s->node.key, name);
+	fd = openat(st->dirfd, name, O_RDONLY | O_CLOEXEC);
+	return fd < 0 || fdatasync(fd) < 0 ? -errno : 0;
+}
+
+static void sync_files(struct io *io, uint64_t serial)
 {
 	struct stage *st = io->stage;
 	struct stage_seg *s;
 
 	scoped_lock(&st->lock);
-	while ((s = next_unsynced_locked(st))) {
+	while ((s = next_unsynced_locked(st, serial))) {
 		int e;
 
 		lock_drop(&st->lock);
-		e = fdatasync(s->fd) < 0 ? -errno : 0;
+		e = sync_file(st, s);
 		io_count(io, IO_STAGE_SYNCS, 1);
 		lock_take(&st->lock);
 		s->sync_err = e < 0 ? e : s->sync_err;
@@ -236,17 +258,17 @@ static int sync_dir(struct stage *st)
 	return -errno;
 }
 
-int stage_sync(struct io *io)
+int stage_sync(struct io *io, uint64_t serial)
 {
 	struct stage *st = io->stage;
 	int e;
 
-	sync_files(io);
+	sync_files(io, serial);
 	/* Others may be at it, for bytes that this call must see synced. */
 	lock_take(&st->lock);
 	while (st->syncing > 0)
 		cond_wait(&st->cond, &st->lock);
-	e = failed_locked(st);
+	e = failed_locked(st, serial);
 	lock_drop(&st->lock);
 	return e < 0 ? e : sync_dir(st);
 }
@@ -268,7 +290,7 @@ static void *syncer_main(void *arg)
 			return NULL;
 		}
 		lock_drop(&st->lock);
-		sync_files(io);
+		sync_files(io, UINT64_MAX);
 	}
 }
 

@@ -328,15 +328,15 @@ int io_checkpoint(struct io *io)
 	return e;
 }
 
-/* What targets acknowledged before this call is durable after it. */
-static int sync_targets(struct io *io, struct tess_req *req)
+/* What targets acknowledged before this call is durable after it; `all`: to any process. */
+static int sync_targets(struct io *io, struct tess_req *req, bool all)
 {
 	for (unsigned i = 0; i < io->ntgt; i++) {
 		struct io_tgt *t = &io->tgt[i];
 		uint64_t changes = atomic_load(&t->changes);
 		int e;
 
-		if (changes == atomic_load(&t->synced))
+		if (changes == atomic_load(&t->synced) && !all)
 			continue;
 		if (!(t->store->caps.flags & STORE_DURABLE_ON_DONE)) {
 			io_count(io, IO_BARRIERS, 1);
@@ -349,16 +349,28 @@ static int sync_targets(struct io *io, struct tess_req *req)
 	return 0;
 }
 
+/* A session that was killed counts until it is adopted: its commits are in the namespace, too. */
+static bool others(struct io *io)
+{
+	struct meta_session s[2];
+	unsigned n;
+
+	return meta_sessions(io->meta, s, 2, &n) < 0 || n > 1;
+}
+
+/* What other sessions wrote we do not know, but a checkpoint makes their commits durable as well. */
 int io_before_sync(struct io *io, uint64_t serial)
 {
+	bool all = others(io);
 	struct tess_req req;
 	int e;
 
-	(void)serial;	/* all that any commit so far refers to */
 	req_begin(&req, "checkpoint");
 	req.deadline = clock_now() + IO_DEADLINE;
-	e = stage_sync(io);
-	return e < 0 ? e : sync_targets(io, &req);
+	e = stage_sync(io, serial);
+	if (e == 0 && all)
+		e = syncfs(io->stage->dirfd) < 0 ? -errno : 0;
+	return e < 0 ? e : sync_targets(io, &req, all);
 }
 
 static void *committer_main(void *arg)
