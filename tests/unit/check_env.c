@@ -131,20 +131,48 @@ static void all_are(struct env *e, unsigned n, uint32_t value)
 		ck_assert_uint_eq(get(e, i), value);
 }
 
-/* Runs fn in a child, which then dies without closing anything. */
-static void die_after(void (*fn)(void))
-{
-	pid_t pid = fork();
-	int st;
+/*
+ * A child that waits to be told, runs fn and dies without closing anything. It is made before this
+ * process opens an environment, which has a thread.
+ */
+struct child {
+	pid_t pid;
+	int go;
+};
 
-	ck_assert_int_ge(pid, 0);
-	if (pid == 0) {
-		fn();
+static struct child spawn(void (*fn)(void))
+{
+	int fd[2];
+	char c;
+
+	ck_assert_int_eq(pipe(fd), 0);
+	struct child ch = {fork(), fd[1]};
+
+	ck_assert_int_ge(ch.pid, 0);
+	if (ch.pid == 0) {
+		close(fd[1]);
+		if (read(fd[0], &c, 1) == 1)
+			fn();
 		raise(SIGKILL);
 	}
-	ck_assert_int_eq(waitpid(pid, &st, 0), pid);
+	close(fd[0]);
+	return ch;
+}
+
+static void run(struct child ch)
+{
+	int st;
+
+	ck_assert_int_eq(write(ch.go, "x", 1), 1);
+	close(ch.go);
+	ck_assert_int_eq(waitpid(ch.pid, &st, 0), ch.pid);
 	ck_assert_msg(WIFSIGNALED(st) && WTERMSIG(st) == SIGKILL, "child failed: %#x",
 		      (unsigned)st);
+}
+
+static void die_after(void (*fn)(void))
+{
+	run(spawn(fn));
 }
 
 static void overwrite_after_checkpoint(void)
@@ -215,6 +243,7 @@ END_TEST
 
 START_TEST(a_torn_slot_leaves_the_checkpoint_before_it)
 {
+	struct child child = spawn(overwrite_after_checkpoint);
 	struct env *e = open_as(BOOT_A);
 	char path[300], junk[64] = "junk";
 
@@ -222,7 +251,7 @@ START_TEST(a_torn_slot_leaves_the_checkpoint_before_it)
 	CLEAN(env_checkpoint(e));
 	uint64_t before = env_durable(e);
 
-	die_after(overwrite_after_checkpoint); /* raises the pins of others, too */
+	run(child);
 	snprintf(path, sizeof(path), "%s/synced", dir);
 	int fd = open(path, O_RDWR);
 	uint64_t serial[2];
@@ -251,10 +280,11 @@ static void hold_reader(void)
 
 START_TEST(the_readers_of_a_killed_process_are_reaped)
 {
+	struct child child = spawn(hold_reader);
 	struct env *e = open_as(BOOT_A);
 	int reaped = 0;
 
-	die_after(hold_reader);
+	run(child);
 	CLEAN(env_reap_readers(e, &reaped));
 	ck_assert_int_ge(reaped, 1);
 	CLEAN(env_reap_readers(e, &reaped));
@@ -267,9 +297,10 @@ END_TEST
 /* The other process checkpoints and dies; what it pinned is freed; we go on, and the power goes. */
 static void survive_another(void)
 {
+	struct child child = spawn(overwrite_after_checkpoint);
 	struct env *e = open_as(BOOT_A);
 
-	die_after(overwrite_after_checkpoint);
+	run(child);
 	CLEAN(env_reap_readers(e, NULL));
 	for (unsigned round = 0; round < 500; round++)
 		put(e, (round * 10) % 500, 10, 2000);
@@ -331,10 +362,11 @@ static void grow_there(void)
 
 START_TEST(a_map_that_grew_elsewhere_is_followed)
 {
+	struct child child = spawn(grow_there);
 	struct env *e = open_as(BOOT_A);
 
 	put(e, 0, 10, 1);
-	die_after(grow_there);
+	run(child);
 	all_are(e, 4000, 9);
 	put(e, 0, 10, 2);
 	all_are(e, 10, 2);
@@ -425,8 +457,8 @@ START_TEST(a_failed_commit_changes_nothing)
 	struct env *e = open_as(BOOT_A);
 
 	put(e, 0, 10, 1);
-	CLEAN(fault_set("env.commit@1=ENOSPC"));
-	ck_assert_int_eq(try_put(e, 0, 10, 2), -ENOSPC);
+	CLEAN(fault_set("env.commit@1=EIO"));
+	ck_assert_int_eq(try_put(e, 0, 10, 2), -EIO);
 	all_are(e, 10, 1);
 	put(e, 0, 10, 3);
 	CLEAN(env_close(e));

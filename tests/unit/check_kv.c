@@ -480,20 +480,27 @@ START_TEST(threads_share_one_database)
 }
 END_TEST
 
+/* Children are made before this process has threads, and wait to be told. */
 START_TEST(killed_writers_block_nobody)
 {
 	uint64_t before = 0, n;
+	pid_t pid[10];
+	int go[10][2];
+	char c;
 
+	for (int i = 0; i < 10; i++) {
+		ck_assert_int_eq(pipe(go[i]), 0);
+		pid[i] = fork();
+		if (pid[i] == 0 && read(go[i][0], &c, 1) == 1)
+			bump_child(1000000);
+	}
 	kv = open_engine(1, 1 << 20);
 	CLEAN(kv_run(kv, bump, NULL, NULL));
 	for (int i = 0; i < 10; i++) {
-		pid_t pid = fork();
-
-		if (pid == 0)
-			bump_child(1000000);
+		ck_assert_int_eq(write(go[i][1], "x", 1), 1);
 		usleep(20000 + (unsigned)i * 3000);
-		kill(pid, SIGKILL);
-		ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+		kill(pid[i], SIGKILL);
+		ck_assert_int_eq(waitpid(pid[i], NULL, 0), pid[i]);
 		CLEAN(kv_reap(kv));
 		CLEAN(kv_run(kv, bump, NULL, NULL));
 		CLEAN(kv_sync(kv));
