@@ -15,11 +15,9 @@
 	x(NO_OBJECT,     EIO,        "object is missing from its store")                        \
 	x(STORE_DEADLINE, ETIMEDOUT, "store did not answer before the deadline")                \
 	x(STORE_FULL,    ENOSPC,     "target is full")                                          \
-	x(STORE_CLOSED,  EIO,        "store is closed")                                         \
 	x(STORE_BUSY,    EAGAIN,     "store asks to slow down")                                 \
 	x(STAGE_FULL,    ENOSPC,     "staging area is full")                                    \
 	x(STAGE_LOST,    EIO,        "staged segment is missing")                               \
-	x(FLUSH_FAILED,  EIO,        "an earlier write could not be stored")                    \
 	x(RECORD,        EIO,        "metadata record is corrupt")                              \
 	x(FORMAT_MAGIC,  EINVAL,     "not a Tessera file system")                               \
 	x(FORMAT_NEWER,  ENOTSUP,    "file system was made by a newer Tessera")                 \
@@ -30,7 +28,6 @@
 	x(NETFS,         ENOTSUP,    "metadata may not live on a network file system")          \
 	x(OTHER_HOST,    EBUSY,      "file system is in use on another host")                   \
 	x(OTHER_PIDNS,   EBUSY,      "file system is in use in another PID namespace")          \
-	x(EXCLUSIVE,     EBUSY,      "file system is in use exclusively")                       \
 	x(PLAN,          EIO,        "mapper made an invalid plan")                             \
 	x(CLASS_UNKNOWN, EINVAL,     "unknown object class")                                    \
 	x(CLASS_LATER,   ENOTSUP,    "object class is not available in this version")           \
@@ -40,7 +37,6 @@
 	x(OPT_VALUE,     EINVAL,     "bad option value")                                        \
 	x(URI,           EINVAL,     "bad target URI")                                          \
 	x(STALE,         ESTALE,     "file is gone")                                            \
-	x(BUDGET,        ENOMEM,     "memory budget exhausted")                                 \
 	x(FAULT,         EIO,        "injected fault")                                          \
 	x(STOPPING,      ESHUTDOWN,  "file system is being unmounted")
 

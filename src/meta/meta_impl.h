@@ -8,6 +8,7 @@
 #include "base/lock.h"
 #include "meta/codec.h"
 #include "meta/meta.h"
+#include <errno.h>
 #include <stdatomic.h>
 
 struct meta {

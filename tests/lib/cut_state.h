@@ -12,8 +12,8 @@
  *
  * Names: making, renaming and removing is there after an fsync of the directory. As on ext4 and XFS,
  * an fsync or fdatasync of a file also makes the name it then has durable, with the directories
- * above; in a strict state it does not, as POSIX has it. Of later changes each is there or not, but in order where they concern the same name, and
- * not without the directory they are in.
+ * above; in a strict state it does not, as POSIX has it. Of later changes each is there or not, but
+ * in order where they concern the same name, and not without the directory they are in.
  *
  * A file that was mapped for shared writing holds anything.
  */
