@@ -103,8 +103,6 @@ static int open_before_sync(void *arg, uint64_t serial)
 
 	if (io)
 		return io_before_sync(io, serial);
-	if (!t->targets_open)
-		return 0;	/* still opening: this process has committed nothing that refers to data */
 	fd = open(t->staging, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0 || syncfs(fd) < 0)
 		return -errno;
@@ -118,12 +116,12 @@ static int open_before_sync(void *arg, uint64_t serial)
 	return 0;
 }
 
-static int open_namespace(struct tess *t, struct text *why)
+static int open_namespace(struct tess *t, bool readonly, struct text *why)
 {
 	scoped_free char *path = mount_path(t->dir, MOUNT_META);
 	struct kv_conf kc = {
 		.dir = path,
-		.readonly = t->mode == TESS_LOOK,
+		.readonly = readonly,
 		.boot_id = t->conf->boot_id,
 		.before_sync = open_before_sync,
 		.arg = t,
@@ -139,6 +137,22 @@ static int open_namespace(struct tess *t, struct text *why)
 	err = meta_open(&t->meta, kv, why);
 	if (err)
 		kv_close(kv);
+	return err;
+}
+
+/*
+ * Opening the namespace for writing makes a checkpoint of what a killed session committed last, and so
+ * asks the targets, which the namespace names, for a barrier: they come first, after a look at it.
+ */
+static int open_targets(struct tess *t, struct text *why)
+{
+	int err = open_namespace(t, true, why);
+
+	if (err)
+		return err;
+	err = mount_targets_open(t, false, why);
+	meta_close(t->meta);
+	t->meta = NULL;
 	return err;
 }
 
@@ -208,12 +222,13 @@ static int open_stack(struct tess *t, struct text *why)
 	struct text last = TEXT_INIT;	/* what closing says is not what went wrong */
 	int err;
 
-	err = open_namespace(t, why);
-	if (err || t->mode == TESS_LOOK)
-		return err;
-	err = mount_targets_open(t, false, why);
+	err = t->mode == TESS_LOOK ? 0 : open_targets(t, why);
+	if (!err)
+		err = open_namespace(t, t->mode == TESS_LOOK, why);
 	if (err)
-		goto fail_meta;
+		goto fail_targets;
+	if (t->mode == TESS_LOOK)
+		return 0;
 	err = meta_session_begin(t->meta, t->mountpoint ? t->mountpoint : "", clock_wall(), why);
 	if (err)
 		goto fail_meta;
@@ -245,6 +260,7 @@ fail_session:
 	meta_session_end(t->meta);
 fail_meta:
 	meta_close(t->meta);
+fail_targets:
 	mount_targets_close(t);
 	return err;
 }
