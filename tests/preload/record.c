@@ -399,7 +399,8 @@ int renameat2(int from, const char *a, int to, const char *b, unsigned flags)
 		die("such a rename is not recorded");
 	pthread_mutex_lock(&lock);
 	r = REAL(renameat2)(from, a, to, b, flags);
-	if (r == 0 && fstatat(to, b, &st, AT_SYMLINK_NOFOLLOW) == 0)
+	/* Sockets are gone with their process. */
+	if (r == 0 && fstatat(to, b, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISSOCK(st.st_mode))
 		emit_name(CUT_RENAME, st.st_ino, arel, brel);
 	leave();
 	return r;
