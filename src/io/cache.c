@@ -14,6 +14,7 @@
 
 #define SHARDS 16u
 #define MISSED 256u	/* chunks whose misses are remembered */
+#define SPENT  (UINT64_C(32) << 20)	/* the cache's size from which on spent chunks go at once */
 #define FEW    3u	/* misses of one, from which on loading all of it costs less */
 
 struct chunk {
@@ -21,6 +22,7 @@ struct chunk {
 	tess_segid       seg;
 	uint32_t         index;
 	bool             ready, ahead;	/* ahead: nobody asked for it yet */
+	bool             spent;		/* read to its end */
 	struct buf      *buf;		/* a reference */
 	struct list_node lru;
 	struct list_node waiters;
@@ -32,6 +34,7 @@ struct shard {
 	struct lock      lock;		/* LOCK_IO_CACHE */
 	struct htab      table;
 	struct list_node lru;		/* oldest first */
+	struct list_node spent;		/* likewise, of those that were read to their end */
 };
 
 struct cache {
@@ -64,6 +67,7 @@ int cache_new(struct io *io)
 	for (unsigned i = 0; i < SHARDS; i++) {
 		lock_init(&c->shard[i].lock, LOCK_IO_CACHE, "io.cache");
 		list_init(&c->shard[i].lru);
+		list_init(&c->shard[i].spent);
 		if (htab_init(&c->shard[i].table, 64) < 0)
 			e = -ENOMEM;
 	}
@@ -93,7 +97,7 @@ static void chunk_free(struct cache *cache, struct chunk *c)
 }
 
 enum cache_got cache_get(struct io *io, tess_segid seg, uint32_t chunk, struct buf **ret,
-			 struct cache_wait *w)
+			 struct cache_wait *w, uint64_t end)
 {
 	uint64_t key = chunk_key(seg, chunk);
 	struct shard *s = shard_of(io->cache, key);
@@ -108,12 +112,13 @@ enum cache_got cache_get(struct io *io, tess_segid seg, uint32_t chunk, struct b
 	if (c->ahead)
 		io_count(io, IO_AHEAD_USED, 1);
 	c->ahead = false;
+	c->spent |= end >= c->fetch.want.len;
 	if (!c->ready) {
 		list_push_back(&c->waiters, &w->link);
 		return CACHE_WAIT;
 	}
 	list_remove(&c->lru);
-	list_push_back(&s->lru, &c->lru);
+	list_push_back(c->spent ? &s->spent : &s->lru, &c->lru);
 	*ret = buf_ref(c->buf);
 	return CACHE_HIT;
 }
@@ -157,7 +162,7 @@ static void load_done(struct io_fetch *f)
 		c->buf = steal_ptr(f->buf);
 		c->ready = true;
 		atomic_fetch_add(&cache->bytes, c->buf->cap);
-		list_push_back(&s->lru, &c->lru);
+		list_push_back(c->spent ? &s->spent : &s->lru, &c->lru);
 		c = NULL;
 	} else {
 		htab_remove(&s->table, &c->node);
@@ -171,9 +176,60 @@ static void load_done(struct io_fetch *f)
 	buf_unref(b);
 	if (c)
 		chunk_free(cache, c);
-	if (budget_over(io->budget, MEM_CACHE))
-		cache_reclaim(io, 2 * IO_CHUNK);
 	load_over(cache);	/* last: from here on io may be closed */
+}
+
+/* The oldest chunk of a shard, spent ones first; NULL when there is none. */
+static struct chunk *evict(struct io *io, struct shard *s, bool spent_only)
+{
+	struct list_node *n;
+	struct chunk *c;
+
+	scoped_lock(&s->lock);
+	n = list_pop_front(&s->spent);
+	if (!n && !spent_only)
+		n = list_pop_front(&s->lru);
+	if (!n)
+		return NULL;
+	c = list_entry(n, struct chunk, lru);
+	htab_remove(&s->table, &c->node);
+	if (c->ahead)
+		io_count(io, IO_AHEAD_WASTED, 1);
+	return c;
+}
+
+static void reclaim(struct io *io, uint64_t want, bool spent_only)
+{
+	struct cache *cache = io->cache;
+	unsigned empty = 0;
+
+	while (want > 0 && empty < SHARDS) {
+		unsigned i = atomic_fetch_add(&cache->hand, 1) % SHARDS;
+		struct chunk *c = evict(io, &cache->shard[i], spent_only);
+
+		empty = c ? 0 : empty + 1;
+		if (c) {
+			want -= MIN(want, (uint64_t)c->buf->cap);
+			chunk_free(cache, c);
+		}
+	}
+}
+
+void cache_reclaim(void *arg, uint64_t want)
+{
+	reclaim(arg, want, false);
+}
+
+/*
+ * Before a chunk is loaded. What a reader has read to its end the kernel has by now, and a buffer that
+ * is used again costs no page faults; so little of that is kept, however much memory there is.
+ */
+static void make_room(struct io *io)
+{
+	if (atomic_load(&io->cache->bytes) > SPENT)
+		reclaim(io, IO_CHUNK, true);
+	if (budget_over(io->budget, MEM_CACHE))
+		reclaim(io, 2 * IO_CHUNK, false);
 }
 
 int cache_load(struct io *io, const struct meta_segment *seg, uint32_t index, bool ahead)
@@ -209,43 +265,9 @@ int cache_load(struct io *io, const struct meta_segment *seg, uint32_t index, bo
 	lock_drop(&cache->lock);
 	if (ahead)
 		io_count(io, IO_AHEAD_CHUNKS, 1);
+	make_room(io);
 	io_fetch_start(&c->fetch);
 	return 0;
-}
-
-/* The oldest chunk of a shard that has one; NULL when the whole shard is empty. */
-static struct chunk *evict(struct io *io, struct shard *s)
-{
-	struct list_node *n;
-	struct chunk *c;
-
-	scoped_lock(&s->lock);
-	n = list_pop_front(&s->lru);
-	if (!n)
-		return NULL;
-	c = list_entry(n, struct chunk, lru);
-	htab_remove(&s->table, &c->node);
-	if (c->ahead)
-		io_count(io, IO_AHEAD_WASTED, 1);
-	return c;
-}
-
-void cache_reclaim(void *arg, uint64_t want)
-{
-	struct io *io = arg;
-	struct cache *cache = io->cache;
-	unsigned empty = 0;
-
-	while (want > 0 && empty < SHARDS) {
-		unsigned i = atomic_fetch_add(&cache->hand, 1) % SHARDS;
-		struct chunk *c = evict(io, &cache->shard[i]);
-
-		empty = c ? 0 : empty + 1;
-		if (c) {
-			want -= MIN(want, (uint64_t)c->buf->cap);
-			chunk_free(cache, c);
-		}
-	}
 }
 
 void cache_drain(struct io *io)

@@ -446,7 +446,8 @@ static int part_chunk(struct io_read_priv *v, struct part *p)
 	list_init(&p->wait.link);
 	for (;;) {
 		atomic_fetch_add(&v->left, 1);
-		got = cache_get(v->io, p->seg->id, index, &p->buf, &p->wait);
+		got = cache_get(v->io, p->seg->id, index, &p->buf, &p->wait,
+				p->chunk_at + p->len);
 		if (got == CACHE_WAIT)
 			break;
 		atomic_fetch_sub(&v->left, 1);
@@ -487,7 +488,7 @@ static bool in_cache(struct io_read_priv *v, const struct part *p)
 	struct buf *none;
 
 	for (uint64_t c = p->at / IO_CHUNK; c <= last; c++)
-		if (cache_get(v->io, p->seg->id, (uint32_t)c, &none, NULL) != CACHE_MISS)
+		if (cache_get(v->io, p->seg->id, (uint32_t)c, &none, NULL, 0) != CACHE_MISS)
 			return true;
 	return false;
 }

@@ -39,9 +39,12 @@ struct cache_wait {
 enum cache_got { CACHE_MISS, CACHE_HIT, CACHE_WAIT };
 int  cache_new(struct io *io);
 void cache_free(struct io *io);		/* no load is in flight */
-/* HIT: *ret is a reference. WAIT: w->fn comes later, with no lock held. w NULL: WAIT without a call. */
+/*
+ * HIT: *ret is a reference. WAIT: w->fn comes later, with no lock held. w NULL: only looks, nothing
+ * is returned or called. `end`: of the bytes that are wanted, in the chunk.
+ */
 enum cache_got cache_get(struct io *io, tess_segid seg, uint32_t chunk, struct buf **ret,
-			 struct cache_wait *w);
+			 struct cache_wait *w, uint64_t end);
 /* Starts loading a chunk unless it is there or on its way. 0 or -ENOMEM. */
 int  cache_load(struct io *io, const struct meta_segment *seg, uint32_t chunk, bool ahead);
 /* Counts a miss; true: load the chunk, there will be more. */
