@@ -18,6 +18,7 @@ LOG_MODULE("io")
 /* A planned segment on its way. */
 struct io_flush {
 	struct list_node   link;	/* f->inflight */
+	struct list_node   ready;	/* frozen, to be sent */
 	uint64_t           no;
 	struct io_file    *f;		/* a reference */
 	struct io_put      put;
@@ -316,9 +317,9 @@ static void flush_send(struct io_flush *w, bool here)
 		io_put_start(&w->put);
 }
 
-/* `here`: a local store's I/O may use this thread. */
+/* Freezes one planned segment and puts it on `ready`. */
 static int flush_one(struct io_file *f, const struct io_layout *lay, struct tess_req *req,
-		     const struct tess_plan *plan, unsigned i)
+		     const struct tess_plan *plan, unsigned i, struct list_node *ready)
 {
 	const struct tess_plan_segment *s = &plan->segs[i];
 	struct io_flush *w = flush_new(f, plan->pieces + s->first, s->n);
@@ -340,8 +341,16 @@ static int flush_one(struct io_file *f, const struct io_layout *lay, struct tess
 		flush_settle(w, e);
 		return e;
 	}
-	flush_send(w, i + 1 == plan->nsegs);
+	list_push_back(ready, &w->ready);
 	return 0;
+}
+
+static void flush_send_all(struct list_node *ready)
+{
+	struct list_node *n;
+
+	while ((n = list_pop_front(ready)))
+		flush_send(list_entry(n, struct io_flush, ready), list_empty(ready));
 }
 
 static void view_locked(struct io_file *f, bool final, struct tess_map_view *ret)
@@ -375,7 +384,12 @@ static int plan_begin_locked(struct io_file *f, struct tess_range **ret, unsigne
 	return e < 0 ? e : 1;
 }
 
-int io_flush_start(struct io_file *f, struct tess_req *req, bool final, uint64_t *ret_last)
+/*
+ * Plans, and freezes what is planned. Sending is apart from it, because a PUT to a local store is this
+ * thread's work, and the next segments of the file need not wait for that to be planned.
+ */
+static int flush_prepare(struct io_file *f, struct tess_req *req, bool final,
+			 struct list_node *ready)
 {
 	scoped_free struct tess_range *ranges = NULL;
 	struct tess_plan plan = { 0 };
@@ -388,21 +402,31 @@ int io_flush_start(struct io_file *f, struct tess_req *req, bool final, uint64_t
 	e = plan_begin_locked(f, &ranges, &n);
 	view_locked(f, final, &v);
 	lay = f->lay;
-	*ret_last = f->flushes;
 	lock_drop(&f->lock);
 	if (e <= 0)
 		return e;
 	e = map_plan_write(lay.mapper, &v, ranges, n, &plan);
 	for (unsigned i = 0; e == 0 && i < plan.nsegs; i++)
-		e = flush_one(f, &lay, req, &plan, i);
+		e = flush_one(f, &lay, req, &plan, i, ready);
 	plan_done(&plan);
 	scoped_lock(&f->lock);
 	f->planning = false;
 	f->flush_at = f->dirty.bytes[DIRTY_MEM] + f->lay.layout.segment_size;
-	*ret_last = f->flushes;
 	if (e < 0)
 		io_file_failed_locked(f, e);
 	cond_wake_all(&f->cond);
+	return e;
+}
+
+int io_flush_start(struct io_file *f, struct tess_req *req, bool final, uint64_t *ret_last)
+{
+	struct list_node ready = LIST_INIT(ready);
+	int e = flush_prepare(f, req, final, &ready);
+
+	lock_take(&f->lock);
+	*ret_last = f->flushes;
+	lock_drop(&f->lock);
+	flush_send_all(&ready);
 	return e;
 }
 
@@ -425,31 +449,30 @@ void io_flush_wait(struct io_file *f, uint64_t last)
 static void flush_job(struct pool_job *j)
 {
 	struct io_file *f = container_of(j, struct io_file, job);
-	bool more, final, publish;
-	uint64_t last;
+	struct list_node ready = LIST_INIT(ready);
+	bool final, publish;
+	struct tess_req req;
+	int e;
 
-	do {
-		struct tess_req req;
-		int e;
-
-		lock_take(&f->lock);
-		final = f->want_final;
-		publish = f->want_publish;
-		f->again = f->want_final = f->want_publish = false;
-		lock_drop(&f->lock);
-		req_begin(&req, "flush");
-		req.ino = f->ino;
-		e = io_flush_start(f, &req, final, &last);
-		if (e == 0 && publish)
-			e = io_publish(f);
-		if (e < 0)
-			log_warn("inode %llu: cannot store dirty bytes: %s",
-				 (unsigned long long)f->ino, err_text(e));
-		lock_take(&f->lock);
-		more = f->again && f->fails == 0;
-		f->queued = more;
-		lock_drop(&f->lock);
-	} while (more);
+	lock_take(&f->lock);
+	final = f->want_final;
+	publish = f->want_publish;
+	f->again = f->want_final = f->want_publish = false;
+	lock_drop(&f->lock);
+	req_begin(&req, "flush");
+	req.ino = f->ino;
+	e = flush_prepare(f, &req, final, &ready);
+	if (e == 0 && publish)
+		e = io_publish(f);
+	if (e < 0)
+		log_warn("inode %llu: cannot store dirty bytes: %s", (unsigned long long)f->ino,
+			 err_text(e));
+	lock_take(&f->lock);
+	f->queued = false;
+	if (f->again && f->fails == 0)
+		io_flush_schedule_locked(f, false);
+	lock_drop(&f->lock);
+	flush_send_all(&ready);
 	io_file_put(f);
 }
 

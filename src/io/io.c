@@ -236,15 +236,19 @@ int io_open(struct io **ret, const struct io_conf *conf, struct text *why)
 
 /* ---- close ---- */
 
+void io_adopted_wait(struct io *io)
+{
+	scoped_lock(&io->lock);
+	while (atomic_load(&io->adopting))
+		cond_wait(&io->wake, &io->lock);
+}
+
 static int drain(struct io *io, struct text *why)
 {
 	uint64_t n, bytes;
 	int e = 0;
 
-	lock_take(&io->lock);
-	while (atomic_load(&io->adopting))
-		cond_wait(&io->wake, &io->lock);
-	lock_drop(&io->lock);
+	io_adopted_wait(io);
 	for (unsigned i = 0; i < DRAIN_TRIES; i++) {
 		e = seal_all(io, CLOCK_NEVER);
 		if (e == 0 || e == -ETIMEDOUT)

@@ -229,5 +229,6 @@ void io_dead_add(struct io *io, const struct meta_segment *seg);	/* objects that
 void io_gc_pass(struct io *io, int64_t deadline);
 
 /* ---- io.c ---- */
+void io_adopted_wait(struct io *io);	/* what dead sessions left is ours */
 int io_minder_start(struct io *io);
 #endif

@@ -302,6 +302,7 @@ int io_sync_all(struct io *io, struct tess_req *req)
 	struct sync_all a = { req, 0 };
 	int e;
 
+	io_adopted_wait(io);
 	io_files_each(io, sync_one, &a);
 	e = seal_all(io, req->deadline);
 	if (a.err == 0)
