@@ -2,6 +2,7 @@
 /* layer: mount */
 #include "base/err.h"
 #include "base/fault.h"
+#include "meta/kv.h"
 #include "unit.h"
 #include <dirent.h>
 #include <fcntl.h>
@@ -225,6 +226,57 @@ START_TEST(a_garbage_namespace_is_refused)
 }
 END_TEST
 
+/* Where a byte of the super record is changed, and what opening says then. */
+static const struct {
+	size_t at;	/* from the end when beyond 1000 */
+	uint8_t xor;
+	int err;
+	const char *says;
+} spoils[] = {
+	{ 2, 1, -TESS_E_FORMAT_MAGIC, "not a Tessera" },
+	{ 10, 64, -TESS_E_FORMAT_NEWER, "newer" },
+	{ 30, 1, -TESS_E_FORMAT_NEWER, "newer" },
+	{ 40, 1, -TESS_E_RECORD, "corrupt" },
+	{ 1001, 1, -TESS_E_RECORD, "corrupt" },
+};
+
+static int spoil_txn(struct kv_txn *txn, void *arg)
+{
+	const int *i = arg;
+	uint8_t buf[4096];
+	struct kv_val v;
+	size_t at;
+
+	CLEAN(kv_get(txn, KV_SUPER, kv_val("super", 5), &v));
+	ck_assert_uint_le(v.n, sizeof(buf));
+	memcpy(buf, v.p, v.n);
+	at = spoils[*i].at > 1000 ? v.n - (spoils[*i].at - 1000) : spoils[*i].at;
+	buf[at] ^= spoils[*i].xor;
+	return kv_put(txn, KV_SUPER, kv_val("super", 5), kv_val(buf, v.n));
+}
+
+START_TEST(a_spoilt_super_record_is_named)
+{
+	struct tess_mkfs conf = { .dir = dir };
+	struct kv_conf kc = { 0 };
+	char meta[400];
+	struct tess *t;
+	struct kv *kv;
+	int i = _i;
+
+	CLEAN(tess_mkfs(&conf, why));
+	snprintf(meta, sizeof(meta), "%s/meta", dir);
+	kc.dir = meta;
+	CLEAN(kv_lmdb_open(&kv, &kc, NULL));
+	CLEAN(kv_run(kv, spoil_txn, &i, NULL));
+	kv_close(kv);
+	ck_assert_int_eq(tess_open(&t, dir, TESS_LOOK, NULL, NULL, why), spoils[i].err);
+	ck_assert_msg(strstr(why, spoils[i].says), "'%s' does not say '%s'", why, spoils[i].says);
+	ck_assert_ptr_null(strchr(why, '\n'));
+	ck_assert_int_eq(tess_open(&t, dir, TESS_MOUNT, NULL, "/nowhere", why), spoils[i].err);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("mkfs");
@@ -241,6 +293,7 @@ int main(void)
 	tcase_add_loop_test(c, a_failed_allocation_does_not_keep_it_open, TESS_LOOK, TESS_MOUNT + 1);
 	tcase_add_test(c, what_is_no_file_system_is_refused);
 	tcase_add_test(c, a_garbage_namespace_is_refused);
+	tcase_add_loop_test(c, a_spoilt_super_record_is_named, 0, sizeof(spoils) / sizeof(spoils[0]));
 	suite_add_tcase(s, c);
 	return unit_run(s);
 }
