@@ -141,6 +141,8 @@ void reclaim_stop(struct fs *fs)
 		pthread_join(rc->thread, NULL);
 		rc->running = false;
 		icache_forget_all(fs);
+		/* A session that leaves orphans cannot end; dead ones' may have become ours since. */
+		reclaim_look(fs);
 		reclaim_queue(fs);
 	}
 	cond_done(&rc->work);

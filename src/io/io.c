@@ -54,12 +54,6 @@ static void *minder_main(void *arg)
 	int64_t tick = MIN(io->idle_seal / 4 + 1, NS_PER_S / 10);
 	bool stop = false, pressed;
 
-	if (meta_session_id(io->meta) != 0)
-		seal_adopt(io);
-	lock_take(&io->lock);
-	atomic_store(&io->adopting, false);
-	cond_wake_all(&io->wake);
-	lock_drop(&io->lock);
 	while (!stop) {
 		int64_t until = clock_now() + tick;
 
@@ -76,18 +70,41 @@ static void *minder_main(void *arg)
 		if (pressed)
 			io_flush_pressed(io);
 		seal_idle(io);
-		io_flush_retry(io);
+		if (atomic_exchange(&io->failing, false))
+			io_flush_retry(io);
 	}
 	return NULL;
 }
 
 int io_minder_start(struct io *io)
 {
+	int e = thread_start(&io->minder, "io-minder", minder_main, io);
+
+	io->minder_on = e == 0;
+	return e;
+}
+
+static void adopt_job(struct pool_job *j)
+{
+	struct io *io = container_of(j, struct io, adopt);
+
+	seal_adopt(io);
+	scoped_lock(&io->lock);
+	io->adopting = false;
+	cond_wake_all(&io->idle);
+}
+
+/* Not a step of io_open(): a large file system that was killed would take long to mount. */
+static int adopt_start(struct io *io)
+{
 	int e;
 
-	atomic_store(&io->adopting, true);
-	e = thread_start(&io->minder, "io-minder", minder_main, io);
-	io->minder_on = e == 0;
+	if (meta_session_id(io->meta) == 0)
+		return 0;
+	io->adopt.run = adopt_job;
+	io->adopting = true;
+	e = pool_submit(io->seal, &io->adopt);
+	io->adopting = e == 0;
 	return e;
 }
 
@@ -226,6 +243,8 @@ int io_open(struct io **ret, const struct io_conf *conf, struct text *why)
 		e = io_minder_start(io);
 	if (e == 0)
 		e = io_committer_start(io);
+	if (e == 0)
+		e = adopt_start(io);
 	if (e < 0) {
 		io_free(io);
 		return e;
@@ -239,8 +258,10 @@ int io_open(struct io **ret, const struct io_conf *conf, struct text *why)
 void io_adopted_wait(struct io *io)
 {
 	scoped_lock(&io->lock);
-	while (atomic_load(&io->adopting))
-		cond_wait(&io->wake, &io->lock);
+	io->closing++;
+	while (io->adopting)
+		cond_wait(&io->idle, &io->lock);
+	io->closing--;
 }
 
 static int drain(struct io *io, struct text *why)

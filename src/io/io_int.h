@@ -72,7 +72,9 @@ struct io {
 	bool             stopping, pressed, want_commit;
 	bool             minder_on, committer_on;
 	pthread_t        minder, committer;
-	atomic_bool      adopting;
+	struct pool_job  adopt;		/* once, in `seal` */
+	bool             adopting;	/* by: lock */
+	atomic_bool      failing;	/* some file waits to be tried again */
 
 	atomic_uint      epoch;		/* readers register in reading[epoch & 1] */
 	atomic_uint_fast64_t reading[2];
