@@ -364,6 +364,8 @@ static int op_shared(struct writer *w)
 	writer_note(w, 0, "write of shared record", r, w->serial);
 	fm_write(&w->record[r], w->serial, 0, WR_RECORD_SIZE);
 	fm_fill(buf, w->serial++, 0, WR_RECORD_SIZE);
+	/* Short only where the daemon died under it; a short write sets no errno of its own. */
+	errno = EIO;
 	if (pwrite(w->shared, buf, WR_RECORD_SIZE, at) != WR_RECORD_SIZE)
 		return dead(w, 0, "write of the shared file");
 	if (rnd_below(&w->rng, 4))
