@@ -211,6 +211,7 @@ static int op_write(struct writer *w, struct wr_handle *h)
 	writer_note(w, h->file->id, "write at, length", off, len);
 	fm_write(m, seed, off, len);
 	while (done < len) {
+		errno = EIO;	/* as in op_shared(): a dying daemon's 0 sets none */
 		ssize_t n = h->append ? write(h->fd, buf + done, len - done)
 				      : pwrite(h->fd, buf + done, len - done, (off_t)(off + done));
 
