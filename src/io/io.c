@@ -104,7 +104,9 @@ static int adopt_start(struct io *io)
 	io->adopt.run = adopt_job;
 	io->adopting = true;
 	e = pool_submit(io->seal, &io->adopt);
-	io->adopting = e == 0;
+	/* Only then: the job may be over by now, and has said so itself. */
+	if (e < 0)
+		io->adopting = false;
 	return e;
 }
 
