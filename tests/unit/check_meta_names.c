@@ -367,7 +367,7 @@ struct listing {
 static int list_one(void *arg, const struct meta_dirent *e)
 {
 	struct listing *l = arg;
-	char name[TESS_NAME_MAX + 1] = { 0 };
+	char name[TESS_NAME_MAX + 1] = {0};
 	unsigned i;
 
 	memcpy(name, e->name, e->nlen);
