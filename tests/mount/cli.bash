@@ -55,7 +55,7 @@ shows() {
 json() {
 	local expr=$1
 	shift
-	if "$@" >"$TESS_TMP/out" 2>&1 && python3 -c "
+	if "$@" >"$TESS_TMP/out" 2>"$TESS_TMP/err" && python3 -c "
 import json, sys
 v = json.load(open('$TESS_TMP/out'))
 sys.exit(0 if ($expr) else 1)" 2>>"$TESS_TMP/out"; then
