@@ -65,6 +65,7 @@ void io_file_failed_locked(struct io_file *f, int err)
 	f->fails++;
 	f->retry_at = clock_now() + NS_PER_S / 20 +
 		      clock_backoff(MIN(f->fails, 8u), NS_PER_S / 20, 10 * NS_PER_S);
+	atomic_store(&f->io->failing, true);
 	io_count(f->io, IO_FLUSH_ERRORS, 1);
 }
 
@@ -552,7 +553,10 @@ static void retry_file(struct io_file *f, void *arg)
 
 	(void)arg;
 	scoped_lock(&f->lock);
-	if (f->fails == 0 || f->fails >= IO_RETRY_LIMIT || f->retry_at > now || f->queued)
+	if (f->fails == 0 || f->fails >= IO_RETRY_LIMIT)
+		return;
+	atomic_store(&f->io->failing, true);
+	if (f->retry_at > now || f->queued)
 		return;
 	if (f->dirty.bytes[DIRTY_MEM] >= f->flush_at || f->want_publish)
 		io_flush_schedule_locked(f, false);

@@ -227,6 +227,10 @@ static int collect_batch(struct io *io, struct batch *b)
 			e = collect_one(io, &d, g);
 		else if (!forget)
 			continue;
+		if (e == -EBUSY) {
+			e = 0;	/* somebody began to use it */
+			continue;
+		}
 		if (e == 0)
 			b->done[b->ndone++] = g->serial;
 	}

@@ -76,7 +76,7 @@ static void *minder_main(void *arg)
 	return NULL;
 }
 
-int io_minder_start(struct io *io)
+static int minder_start(struct io *io)
 {
 	int e = thread_start(&io->minder, "io-minder", minder_main, io);
 
@@ -242,7 +242,7 @@ int io_open(struct io **ret, const struct io_conf *conf, struct text *why)
 	if (e == 0)
 		budget_set_reclaim(io->budget, cache_reclaim, kick, io);
 	if (e == 0)
-		e = io_minder_start(io);
+		e = minder_start(io);
 	if (e == 0)
 		e = io_committer_start(io);
 	if (e == 0)

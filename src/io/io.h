@@ -89,6 +89,7 @@ void io_file_close(struct io_file *f, bool discard);
  * 0, -EFBIG, -ETIMEDOUT, -ENOMEM; all or nothing.
  */
 int io_write(struct io_file *f, struct tess_req *req, uint64_t off, const void *p, size_t len);
+bool io_write_waits(const struct io *io);	/* would io_write() wait for memory now? */
 
 enum io_sync {
 	IO_PUBLISH,	/* stored and published: other sessions see it, a kill keeps it */

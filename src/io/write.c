@@ -14,6 +14,11 @@ static int wait_memory(struct io *io, const struct tess_req *req)
 	return budget_wait_dirty(io->budget, MIN(req->deadline, limit));
 }
 
+bool io_write_waits(const struct io *io)
+{
+	return budget_over(io->budget, MEM_DIRTY);
+}
+
 int io_write(struct io_file *f, struct tess_req *req, uint64_t off, const void *p, size_t len)
 {
 	struct io *io = f->io;
