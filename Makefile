@@ -196,10 +196,11 @@ check:
 # The tiers that need no mount, again under the sanitizers.
 SAN_TIERS := unit prop store fault model fuzz
 check-san:
-	@$(MAKE) --no-print-directory BUILD=$(BUILD)/san-address \
-		CONFIGURE_ARGS='--enable-debug --enable-sanitize=address,undefined' check-tiers
-	@$(MAKE) --no-print-directory BUILD=$(BUILD)/san-thread \
-		CONFIGURE_ARGS='--enable-debug --enable-sanitize=thread' check-tiers
+	@rc=0; for how in address,undefined thread; do \
+		echo "-fsanitize=$$how"; \
+		$(MAKE) --no-print-directory BUILD=$(BUILD)/san-$${how%%,*} \
+			CONFIGURE_ARGS="--enable-debug --enable-sanitize=$$how" check-tiers || rc=1; \
+	done; exit $$rc
 check-tiers: need-check all $(foreach t,$(SAN_TIERS),$(call progs_of,$(t)))
 	@$(RUN) $(foreach t,$(SAN_TIERS),$(call cases_of,$(t)))
 
