@@ -4,7 +4,8 @@
  *
  *	fsload DIR SEED		under tests/preload/record.c
  *
- * Processes come one after the other; one ends cleanly, one is killed. In each, writers work in
+ * Processes come one after the other; one ends cleanly, one is killed; the last two work at the
+ * same time. In each, writers work in
  * directories of their own (cutmodel.h) with everything small, so that segments are sealed, staging
  * is full and checkpoints happen all the time.
  */
@@ -284,10 +285,9 @@ static int make(const char *dir, uint64_t seed, unsigned n)
 	return 0;
 }
 
-static void child(int (*fn)(const char *, uint64_t, unsigned), const char *dir, uint64_t seed,
-		  unsigned n)
+static pid_t child(int (*fn)(const char *, uint64_t, unsigned), const char *dir, uint64_t seed,
+		   unsigned n)
 {
-	int status;
 	pid_t pid = fork();
 
 	if (pid == 0) {
@@ -296,21 +296,33 @@ static void child(int (*fn)(const char *, uint64_t, unsigned), const char *dir, 
 		fflush(stdout);
 		_exit(r);
 	}
+	return pid;
+}
+
+static void wait_for(pid_t pid)
+{
+	int status;
+
 	if (pid < 0 || waitpid(pid, &status, 0) < 0 || status != 0)
-		cf_die("life %u of the load ended with %d", n, pid < 0 ? -1 : status);
+		cf_die("a process of the load ended with %d", pid < 0 ? -1 : status);
 }
 
 int main(int argc, char **argv)
 {
 	uint64_t seed;
+	pid_t pid;
 
 	if (argc != 3) {
 		printf("usage: fsload DIR SEED\n");
 		return 2;
 	}
 	seed = strtoull(argv[2], NULL, 0);
-	child(make, argv[1], seed, 0);
-	for (unsigned i = 0; i < CF_LIVES; i++)
-		child(life, argv[1], seed, i);
+	wait_for(child(make, argv[1], seed, 0));
+	for (unsigned i = 0; i < CF_LIVES; i++) {
+		pid = child(life, argv[1], seed, i);
+		if (i == CF_TWINS)
+			wait_for(child(life, argv[1], seed, ++i));
+		wait_for(pid);
+	}
 	return 0;
 }

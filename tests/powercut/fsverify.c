@@ -93,7 +93,7 @@ static void marks_read(struct verify *v, const char *path)
 	/* A checkpoint of a later life has everything that an earlier one committed. */
 	for (life = CF_LIVES - 1; life-- > 0;)
 		for (w = 0; w < CF_WRITERS; w++)
-			if ((v->b[life + 1][0].least || v->b[life + 1][1].least) &&
+			if (life != CF_TWINS && (v->b[life + 1][0].least || v->b[life + 1][1].least) &&
 			    v->b[life][w].least < v->b[life][w].done)
 				v->b[life][w].least = v->b[life][w].done;
 }

@@ -7,7 +7,7 @@
  *	CUT_SYNC_US=N	a sync takes up to that long, so that others write meanwhile
  *
  * Writing in a way that is not recorded ends the program with a message. CUT_DIR exists and
- * is empty at first; one process at a time changes it.
+ * is empty at first; processes that change it at the same time are children of one that was preloaded.
  */
 /* The names with and without 64 are defined here both, so neither may stand for the other. */
 #undef _FILE_OFFSET_BITS
@@ -33,14 +33,14 @@
 
 #define TRACKED_MAX 65536u
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char root[PATH_MAX];
 static size_t nroot; /* 0: not recording */
 static int log_fd = -1;
 static dev_t dev;
-/* Shared with children: they come one after the other. By: lock */
+/* Shared with children. */
 static struct tracked {
-	unsigned n;
+	pthread_mutex_t lock;
+	unsigned n; /* by: lock, as is the rest */
 	ino_t ino[TRACKED_MAX];
 } *tracked;
 static unsigned long sync_us;
@@ -71,6 +71,13 @@ static void *real_of(const char *name)
 			p_ = (__typeof__(&name))real_of(#name);                                    \
 		p_;                                                                                \
 	})
+
+/* Who ended while holding it, had done and logged all it would. */
+static void take(void)
+{
+	if (pthread_mutex_lock(&tracked->lock) == EOWNERDEAD)
+		(void)pthread_mutex_consistent(&tracked->lock);
+}
 
 static bool same_file(int fd, struct stat *st)
 {
@@ -109,10 +116,10 @@ static bool enter(int fd, struct stat *st)
 {
 	if (!same_file(fd, st))
 		return false;
-	pthread_mutex_lock(&lock);
+	take();
 	if (is_tracked(st->st_ino))
 		return true;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&tracked->lock);
 	return false;
 }
 
@@ -120,7 +127,7 @@ static void leave(void)
 {
 	int e = errno;
 
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&tracked->lock);
 	errno = e;
 }
 
@@ -192,7 +199,7 @@ void powercut_mark(const char *line)
 
 	if (!nroot)
 		return;
-	pthread_mutex_lock(&lock);
+	take();
 	emit((struct cut_rec){.type = CUT_MARK, .data = (uint32_t)v.iov_len}, NULL, NULL, &v, 1);
 	leave();
 }
@@ -200,13 +207,14 @@ void powercut_mark(const char *line)
 /* The program ends as by SIGKILL, but nothing that it did is missing in the log. */
 void powercut_kill(void)
 {
-	pthread_mutex_lock(&lock);
+	take();
 	_exit(0);
 }
 
 __attribute__((constructor)) static void begin(void)
 {
 	const char *dir = getenv("CUT_DIR"), *log = getenv("CUT_LOG"), *us = getenv("CUT_SYNC_US");
+	pthread_mutexattr_t attr;
 	struct stat st;
 
 	if (!dir || !log)
@@ -220,7 +228,13 @@ __attribute__((constructor)) static void begin(void)
 	dev = st.st_dev;
 	tracked = REAL(mmap)(NULL, sizeof(*tracked), PROT_READ | PROT_WRITE,
 			     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (tracked == MAP_FAILED || nftw(root, track_one, 16, FTW_PHYS))
+	if (tracked == MAP_FAILED)
+		die("no memory");
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+	pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+	pthread_mutex_init(&tracked->lock, &attr);
+	if (nftw(root, track_one, 16, FTW_PHYS))
 		die("cannot look into CUT_DIR");
 	if (lseek(log_fd, 0, SEEK_END) == 0)
 		emit_name(CUT_MKDIR, st.st_ino, "", NULL);
@@ -270,7 +284,7 @@ static int open_any(int dirfd, const char *path, int flags, mode_t mode)
 		return REAL(openat)(dirfd, path, flags, mode);
 	if ((flags & O_TMPFILE) == O_TMPFILE)
 		die("O_TMPFILE is not recorded");
-	pthread_mutex_lock(&lock);
+	take();
 	bool there = fstatat(dirfd, path, &old, 0) == 0;
 
 	fd = REAL(openat)(dirfd, path, flags, mode);
@@ -333,7 +347,7 @@ int mkdirat(int dirfd, const char *path, mode_t mode)
 
 	if (!rel)
 		return REAL(mkdirat)(dirfd, path, mode);
-	pthread_mutex_lock(&lock);
+	take();
 	r = REAL(mkdirat)(dirfd, path, mode);
 	if (r == 0 && fstatat(dirfd, path, &st, 0) == 0) {
 		track(st.st_ino);
@@ -357,7 +371,7 @@ int unlinkat(int dirfd, const char *path, int flags)
 
 	if (!rel)
 		return REAL(unlinkat)(dirfd, path, flags);
-	pthread_mutex_lock(&lock);
+	take();
 	bool known = fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
 		     (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode) || S_ISLNK(st.st_mode));
 
@@ -397,7 +411,7 @@ int renameat2(int from, const char *a, int to, const char *b, unsigned flags)
 		return REAL(renameat2)(from, a, to, b, flags);
 	if (!arel || !brel || (flags & RENAME_EXCHANGE))
 		die("such a rename is not recorded");
-	pthread_mutex_lock(&lock);
+	take();
 	r = REAL(renameat2)(from, a, to, b, flags);
 	/* Sockets are gone with their process. */
 	if (r == 0 && fstatat(to, b, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISSOCK(st.st_mode))
@@ -425,7 +439,7 @@ int linkat(int from, const char *a, int to, const char *b, int flags)
 
 	if (!rel)
 		return REAL(linkat)(from, a, to, b, flags);
-	pthread_mutex_lock(&lock);
+	take();
 	r = REAL(linkat)(from, a, to, b, flags);
 	if (r == 0 && fstatat(to, b, &st, AT_SYMLINK_NOFOLLOW) == 0)
 		emit_name(CUT_LINK, st.st_ino, rel, NULL);
@@ -448,7 +462,7 @@ int symlinkat(const char *target, int dirfd, const char *path)
 
 	if (!rel)
 		return REAL(symlinkat)(target, dirfd, path);
-	pthread_mutex_lock(&lock);
+	take();
 	r = REAL(symlinkat)(target, dirfd, path);
 	if (r == 0 && fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) == 0)
 		emit((struct cut_rec){.type = CUT_SYMLINK, .ino = st.st_ino, .data = (uint32_t)v.iov_len},
@@ -615,7 +629,7 @@ static int sync_any(int fd, bool all, int (*real)(int))
 		return rc;
 	if (sync_us)
 		usleep((useconds_t)(r.len * UINT64_C(2654435761) % (sync_us + 1)));
-	pthread_mutex_lock(&lock);
+	take();
 	r.type = CUT_SYNCED;
 	emit(r, NULL, NULL, NULL, 0);
 	leave();
