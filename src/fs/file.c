@@ -153,6 +153,16 @@ uint64_t fs_file_ino(const struct fs_file *fh)
 	return inode_ino(fh->in);
 }
 
+bool fs_file_dirty(const struct fs_file *fh)
+{
+	return fh->writer && io_file_dirty(fh->in->file);
+}
+
+bool fs_write_waits(const struct fs_file *fh)
+{
+	return (fh->flags & (O_SYNC | O_DSYNC)) || io_write_waits(fh->fs->conf.io);
+}
+
 /* An error of earlier, asynchronous work: of several threads on one handle, one reports it. */
 static int file_error(struct fs_file *fh)
 {

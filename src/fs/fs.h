@@ -134,6 +134,8 @@ int fs_copy(struct fs_file *src, uint64_t src_off, struct fs_file *dst, uint64_t
 	    uint64_t len, struct tess_req *req, uint64_t *ret_n);
 void fs_release(struct fs_file *fh, struct tess_req *req);
 uint64_t fs_file_ino(const struct fs_file *fh);
+bool fs_file_dirty(const struct fs_file *fh);	/* a flush or the last release has something to publish */
+bool fs_write_waits(const struct fs_file *fh);	/* a write now would wait: for memory, or O_SYNC */
 
 /* ---- layout.c: needs the namespace and the class table alone; the command line uses it, too ---- */
 

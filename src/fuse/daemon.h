@@ -48,7 +48,8 @@ struct daemon {
 	struct fuse_session *se;
 	double attr_ttl, entry_ttl, negative_ttl;
 	bool uring;
-	atomic_uint inflight; /* asynchronous reads not yet replied to */
+	struct pool *waiters;	/* where requests wait when they may not on the thread they came on; or NULL */
+	atomic_uint inflight;	/* requests that another thread will reply to */
 };
 
 /* One request, on the handler's stack or in an asynchronous request's own struct. */
@@ -62,6 +63,23 @@ struct op {
 void op_begin(struct op *op, fuse_req_t fuse, enum daemon_op code, uint64_t ino);
 /* The application's death cancels op->req; until the reply. For what may wait long. */
 void op_watch(struct op *op);
+
+/* What a request asks, for those that may be carried out on another thread. `buf` is libfuse's until the reply. */
+struct op_args {
+	struct fuse_file_info fi;
+	const char *buf;
+	uint64_t off, len;
+	int mode;
+	struct meta_attr attr;
+	unsigned mask;
+};
+/*
+ * Runs fn, which replies: here, or on a thread of d->waiters when there are such and the request `waits`.
+ * Over io_uring libfuse has one thread per processor, and one that waits for an fsync would hold up all
+ * requests of its processor; on /dev/fuse there are threads enough.
+ */
+void op_run(fuse_req_t fuse, enum daemon_op code, uint64_t ino, const struct op_args *a, bool waits,
+	    void (*fn)(struct op *op, const struct op_args *a));
 
 /* Each ends the request; err: 0 or negative, and then the other arguments are not looked at. */
 void reply_err(struct op *op, int err);

@@ -54,24 +54,28 @@ static unsigned setattr_mask(int to_set)
 	return mask;
 }
 
+static void run_setattr(struct op *op, const struct op_args *a)
+{
+	struct meta_attr out;
+	int r = fs_setattr(op->d->fs, &op->req, op->req.ino, file_of(&a->fi), a->mask, &a->attr, &out);
+
+	reply_attr(op, r, &out);
+}
+
+/* truncate(2) publishes before it returns; the others are one transaction. */
 static void op_setattr(fuse_req_t fuse, fuse_ino_t ino, struct stat *st, int to_set,
 		       struct fuse_file_info *fi)
 {
-	struct meta_attr a, in = {
-				    .mode = st->st_mode,
-				    .uid = st->st_uid,
-				    .gid = st->st_gid,
-				    .size = (uint64_t)st->st_size,
-				    .atime = setattr_time(st->st_atim),
-				    .mtime = setattr_time(st->st_mtim),
-				    .ctime = setattr_time(st->st_ctim),
-			    };
-	struct op op;
-	int r;
+	struct op_args a = {
+		.attr = { .mode = st->st_mode, .uid = st->st_uid, .gid = st->st_gid,
+			  .size = (uint64_t)st->st_size, .atime = setattr_time(st->st_atim),
+			  .mtime = setattr_time(st->st_mtim), .ctime = setattr_time(st->st_ctim) },
+		.mask = setattr_mask(to_set),
+	};
 
-	op_begin(&op, fuse, OP_SETATTR, ino);
-	r = fs_setattr(op.d->fs, &op.req, ino, file_of(fi), setattr_mask(to_set), &in, &a);
-	reply_attr(&op, r, &a);
+	if (fi)
+		a.fi = *fi;
+	op_run(fuse, OP_SETATTR, ino, &a, a.mask & FS_SET_SIZE, run_setattr);
 }
 
 static void op_statfs(fuse_req_t fuse, fuse_ino_t ino)

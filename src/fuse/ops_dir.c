@@ -140,14 +140,17 @@ static void op_releasedir(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info
 	fuse_reply_err(fuse, 0);
 }
 
+static void run_fsyncdir(struct op *op, const struct op_args *a)
+{
+	(void)a;
+	reply_err(op, fs_fsyncdir(op->d->fs, &op->req));
+}
+
 static void op_fsyncdir(fuse_req_t fuse, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
-	struct op op;
+	struct op_args a = { .fi = *fi, .mode = datasync };
 
-	(void)datasync;
-	(void)fi;
-	op_begin(&op, fuse, OP_FSYNCDIR, ino);
-	reply_err(&op, fs_fsyncdir(op.d->fs, &op.req));
+	op_run(fuse, OP_FSYNCDIR, ino, &a, true, run_fsyncdir);
 }
 
 struct listing {

@@ -95,43 +95,59 @@ static void op_read(fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t off,
 	fs_read(&rd->read);
 }
 
+static void run_write(struct op *op, const struct op_args *a)
+{
+	/* Written back from the page cache: whose bytes they were is not known, and nobody's bits
+	 * are cleared. */
+	if (a->fi.writepage)
+		op->req.uid = 0;
+	op->req.deadline = op->req.start + WRITE_DEADLINE;
+	reply_write(op, fs_write(file_of(&a->fi), &op->req, a->off, a->buf, a->len), a->len);
+}
+
 static void op_write(fuse_req_t fuse, fuse_ino_t ino, const char *buf, size_t size, off_t off,
 		     struct fuse_file_info *fi)
 {
-	struct op op;
+	struct op_args a = { .fi = *fi, .buf = buf, .len = size, .off = (uint64_t)off };
 
-	op_begin(&op, fuse, OP_WRITE, ino);
-	/* Written back from the page cache: whose bytes they were is not known, and nobody's bits
-	 * are cleared. */
-	if (fi->writepage)
-		op.req.uid = 0;
-	op.req.deadline = op.req.start + WRITE_DEADLINE;
-	reply_write(&op, fs_write(file_of(fi), &op.req, (uint64_t)off, buf, size), size);
+	op_run(fuse, OP_WRITE, ino, &a, fs_write_waits(file_of(fi)), run_write);
+}
+
+static void run_flush(struct op *op, const struct op_args *a)
+{
+	reply_err(op, fs_flush(file_of(&a->fi), &op->req));
 }
 
 static void op_flush(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	struct op op;
+	struct op_args a = { .fi = *fi };
 
-	op_begin(&op, fuse, OP_FLUSH, ino);
-	reply_err(&op, fs_flush(file_of(fi), &op.req));
+	op_run(fuse, OP_FLUSH, ino, &a, fs_file_dirty(file_of(fi)), run_flush);
+}
+
+static void run_release(struct op *op, const struct op_args *a)
+{
+	fs_release(file_of(&a->fi), &op->req);
+	reply_err(op, 0);
 }
 
 static void op_release(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	struct op op;
+	struct op_args a = { .fi = *fi };
 
-	op_begin(&op, fuse, OP_RELEASE, ino);
-	fs_release(file_of(fi), &op.req);
-	reply_err(&op, 0);
+	op_run(fuse, OP_RELEASE, ino, &a, fs_file_dirty(file_of(fi)), run_release);
+}
+
+static void run_fsync(struct op *op, const struct op_args *a)
+{
+	reply_err(op, fs_fsync(file_of(&a->fi), &op->req, a->mode));
 }
 
 static void op_fsync(fuse_req_t fuse, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
-	struct op op;
+	struct op_args a = { .fi = *fi, .mode = datasync };
 
-	op_begin(&op, fuse, OP_FSYNC, ino);
-	reply_err(&op, fs_fsync(file_of(fi), &op.req, datasync));
+	op_run(fuse, OP_FSYNC, ino, &a, true, run_fsync);
 }
 
 static void op_fallocate(fuse_req_t fuse, fuse_ino_t ino, int mode, off_t off, off_t len,
@@ -140,7 +156,8 @@ static void op_fallocate(fuse_req_t fuse, fuse_ino_t ino, int mode, off_t off, o
 	struct op op;
 
 	op_begin(&op, fuse, OP_FALLOCATE, ino);
-	reply_err(&op, fs_fallocate(file_of(fi), &op.req, mode, (uint64_t)off, (uint64_t)len));
+	reply_err(&op,
+		  fs_fallocate(file_of(fi), &op.req, mode, (uint64_t)off, (uint64_t)len));
 }
 
 static void op_lseek(fuse_req_t fuse, fuse_ino_t ino, off_t off, int whence,
@@ -155,20 +172,29 @@ static void op_lseek(fuse_req_t fuse, fuse_ino_t ino, off_t off, int whence,
 	reply_lseek(&op, r, at);
 }
 
+static void run_copy(struct op *op, const struct op_args *a)
+{
+	struct fs_file *from = (struct fs_file *)(uintptr_t)a->attr.ino;
+	uint64_t n = 0;
+	int r = a->mode ? -EINVAL : 0;
+
+	if (r == 0)
+		r = fs_copy(from, a->attr.size, file_of(&a->fi), a->off, a->len, &op->req, &n);
+	reply_write(op, r, n);
+}
+
+/* The source goes as `attr`: its handle and offset. It publishes both files, so it may wait. */
 static void op_copy(fuse_req_t fuse, fuse_ino_t ino_in, off_t off_in, struct fuse_file_info *fi_in,
 		    fuse_ino_t ino_out, off_t off_out, struct fuse_file_info *fi_out, size_t len,
 		    int flags)
 {
-	uint64_t n = 0;
-	struct op op;
-	int r = flags ? -EINVAL : 0;
+	struct op_args a = {
+		.fi = *fi_out, .off = (uint64_t)off_out, .len = len, .mode = flags,
+		.attr = { .ino = fi_in->fh, .size = (uint64_t)off_in },
+	};
 
 	(void)ino_in;
-	op_begin(&op, fuse, OP_COPY, ino_out);
-	if (r == 0)
-		r = fs_copy(file_of(fi_in), (uint64_t)off_in, file_of(fi_out), (uint64_t)off_out,
-			    len, &op.req, &n);
-	reply_write(&op, r, n);
+	op_run(fuse, OP_COPY, ino_out, &a, true, run_copy);
 }
 
 void ops_file_fill(struct fuse_lowlevel_ops *ops)

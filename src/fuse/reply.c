@@ -2,7 +2,9 @@
 #include "fuse/daemon.h"
 
 #include "base/err.h"
+#include "base/fault.h"
 #include "base/log.h"
+#include "base/pool.h"
 #include "base/scoped.h"
 #include "base/trace.h"
 #include <string.h>
@@ -62,6 +64,52 @@ void op_watch(struct op *op)
 {
 	op->watched = true;
 	fuse_req_interrupt_func(op->fuse, op_interrupt, op);
+}
+
+struct op_deferred {
+	struct pool_job job;
+	struct op op;
+	struct op_args args;
+	void (*fn)(struct op *op, const struct op_args *a);
+};
+
+static void op_run_deferred(struct pool_job *job)
+{
+	struct op_deferred *df = container_of(job, struct op_deferred, job);
+	struct daemon *d = df->op.d;
+
+	df->fn(&df->op, &df->args);
+	free(df);
+	atomic_fetch_sub(&d->inflight, 1);
+}
+
+static bool op_defer(const struct op *op, const struct op_args *a,
+		     void (*fn)(struct op *op, const struct op_args *a))
+{
+	struct op_deferred *df = mem_alloc(sizeof(*df));
+
+	if (!df)
+		return false;
+	df->op = *op;
+	df->args = *a;
+	df->fn = fn;
+	df->job.run = op_run_deferred;
+	atomic_fetch_add(&op->d->inflight, 1);
+	if (pool_try(op->d->waiters, &df->job) == 0)
+		return true;
+	atomic_fetch_sub(&op->d->inflight, 1);
+	free(df);
+	return false;
+}
+
+void op_run(fuse_req_t fuse, enum daemon_op code, uint64_t ino, const struct op_args *a, bool waits,
+	    void (*fn)(struct op *op, const struct op_args *a))
+{
+	struct op op;
+
+	op_begin(&op, fuse, code, ino);
+	if (!waits || !op.d->waiters || !op_defer(&op, a, fn))
+		fn(&op, a);
 }
 
 /* Before the reply: afterwards the request is libfuse's, and op may be freed under an interrupt. */

@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/pool.h"
 #include "base/scoped.h"
 #include <string.h>
 
@@ -148,6 +149,18 @@ static bool session_uring_offered(void)
 }
 #endif
 
+#if DAEMON_HAS_URING
+/* Each entry pins a buffer of the largest write: many per processor only where processors are few. */
+static int session_add_uring(struct fuse_args *args)
+{
+	long n = sysconf(_SC_NPROCESSORS_CONF);
+	char opt[64];
+
+	snprintf(opt, sizeof(opt), "io_uring,io_uring_q_depth=%ld", MAX(4, MIN(32, 64 / MAX(1, n))));
+	return session_add(args, opt);
+}
+#endif
+
 static int session_args(struct daemon *d, struct fuse_args *args)
 {
 	const struct tess_conf *conf = d->conf->conf;
@@ -176,7 +189,7 @@ static int session_args(struct daemon *d, struct fuse_args *args)
 #if DAEMON_HAS_URING
 	d->uring = session_uring_offered();
 	if (r == 0 && d->uring)
-		r = session_add(args, "io_uring");
+		r = session_add_uring(args);
 #else
 	d->uring = false;
 #endif
@@ -278,7 +291,10 @@ int fuse_serve(struct tess *t, const struct fuse_serve_conf *conf, char *why)
 	r = session_new(&d, why);
 	if (r < 0)
 		return r;
-	r = session_mount(&d, why);
+	if (d.uring)
+		r = pool_new(&d.waiters, "fuse-wait", SESSION_THREADS, SESSION_BACKGROUND);
+	if (r == 0)
+		r = session_mount(&d, why);
 	if (r == 0) {
 		fs_forget_begin(d.fs);
 		reply_stats_start();
@@ -290,6 +306,7 @@ int fuse_serve(struct tess *t, const struct fuse_serve_conf *conf, char *why)
 		session_drain(&d);
 		reply_stats_stop();
 	}
+	pool_free(d.waiters);
 	fuse_session_destroy(d.se);
 	return r;
 }

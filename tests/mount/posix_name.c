@@ -120,6 +120,31 @@ static void unlinked_open_file_lives_until_closed(void)
 	OK(close(fd) == 0);
 }
 
+/* Where libfuse passes O_TMPFILE on (3.17). */
+static void nameless_files_can_get_a_name(void)
+{
+	int fd = open(".", O_TMPFILE | O_RDWR, 0640);
+	char proc[64];
+	struct stat st;
+
+	if (fd < 0) {
+		EQ(EOPNOTSUPP, errno);
+		return;
+	}
+	OK(fstat(fd, &st) == 0);
+	EQ(0, st.st_nlink);
+	EQ(0640, st.st_mode & 07777);
+	EQ(5, write(fd, "hello", 5));
+	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", fd);
+	OK(linkat(AT_FDCWD, proc, AT_FDCWD, "named", AT_SYMLINK_FOLLOW) == 0);
+	OK(close(fd) == 0);
+	OK(posix_holds("named", "hello"));
+	EQ(1, posix_stat("named").st_nlink);
+	fd = open(".", O_TMPFILE | O_RDWR, 0600);
+	EQ(5, write(fd, "never", 5));
+	OK(close(fd) == 0);
+}
+
 static void removed_directory_can_still_be_asked(void)
 {
 	struct stat st;
@@ -411,7 +436,8 @@ int main(int argc, char **argv)
 		C(rename_between_directories_moves_dotdot),
 		C(rename_of_one_link_onto_another_does_nothing), C(rename_noreplace_and_exchange),
 		C(rename_over_open_file_keeps_it_readable), C(unlinked_open_file_lives_until_closed),
-		C(removed_directory_can_still_be_asked), C(directories_refuse_what_they_must),
+		C(nameless_files_can_get_a_name), C(removed_directory_can_still_be_asked),
+		C(directories_refuse_what_they_must),
 		C(symbolic_links), C(special_files), C(names_are_bytes_up_to_255),
 		C(listing_is_complete_and_has_types), C(listing_resumes_where_it_was),
 		C(listing_under_change_misses_and_repeats_nothing),
