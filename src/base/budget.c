@@ -5,8 +5,10 @@
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/lock.h"
+#include "base/pages.h"
 #include "base/scoped.h"
 #include <limits.h>
+#include <malloc.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -83,6 +85,20 @@ static uint64_t budget_default(void)
 	return MAX(MIN(all / 4, BUDGET_MAX), BUDGET_MIN);
 }
 
+/*
+ * What was freed and is kept for the next taker is nobody's, but memory all the same: a small budget
+ * keeps little. The general allocator keeps by arena, and makes one for each of its first threads.
+ */
+static void budget_bound_idle(uint64_t limit)
+{
+	uint64_t arenas = limit / (UINT64_C(32) << 20);
+
+	pages_bound((size_t)MIN(limit / 4, (uint64_t)SIZE_MAX));
+	(void)mallopt(M_ARENA_MAX, (int)MAX(MIN(arenas, UINT64_C(64)), UINT64_C(1)));
+	/* Said once, it also ends that each freed block raises the size up to which blocks are kept. */
+	(void)mallopt(M_TRIM_THRESHOLD, (int)MIN(limit / 16, UINT64_C(32) << 20));
+}
+
 int budget_new(struct budget **ret, uint64_t limit)
 {
 	struct budget *b = mem_zalloc(sizeof(*b));
@@ -92,6 +108,7 @@ int budget_new(struct budget **ret, uint64_t limit)
 	b->limit = limit ? limit : budget_default();
 	lock_init(&b->lock, LOCK_BUDGET, "budget");
 	cond_init(&b->freed);
+	budget_bound_idle(b->limit);
 	*ret = b;
 	return 0;
 }

@@ -37,7 +37,9 @@ static struct {
 	size_t bytes;			/* of them */
 	struct list_node slabs;
 	unsigned empty;			/* slabs of which no page is taken */
-} pages = { .slabs = LIST_INIT(pages.slabs) };
+	size_t   keep;			/* bounds of the two */
+	unsigned keep_slabs;
+} pages = { .slabs = LIST_INIT(pages.slabs), .keep = PAGES_KEPT, .keep_slabs = SLABS_KEPT };
 
 static void *map(size_t n, size_t align)
 {
@@ -102,7 +104,7 @@ static void page_give(void *p)
 	/* Full ones first, so that the others empty. */
 	if (s->nfree++ == 0)
 		list_push_front(&pages.slabs, &s->link);
-	if (s->nfree == SLAB_PAGES && pages.empty++ >= SLABS_KEPT) {
+	if (s->nfree == SLAB_PAGES && pages.empty++ >= pages.keep_slabs) {
 		list_remove(&s->link);
 		pages.empty--;
 		gone = s;
@@ -172,7 +174,7 @@ static void kept_give(void *p, unsigned c)
 		size_t n = 0;
 
 		lock_take(&lock);
-		over = pages.bytes > PAGES_KEPT;
+		over = pages.bytes > pages.keep;
 		if (over)
 			gone = evict_locked(c, &n);
 		lock_drop(&lock);
@@ -234,4 +236,11 @@ void pages_trim(void)
 			munmap(p, (size_t)1 << c);
 		}
 	}
+}
+
+void pages_bound(size_t n)
+{
+	scoped_lock(&lock);
+	pages.keep = n < PAGES_KEPT ? n / 2 : PAGES_KEPT;
+	pages.keep_slabs = n / 2 / SLAB < SLABS_KEPT ? (unsigned)(n / 2 / SLAB) : SLABS_KEPT;
 }

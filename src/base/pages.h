@@ -18,4 +18,6 @@ void pages_give(void *p, size_t n);	/* the same n; NULL is fine */
 size_t pages_idle(void);
 /* Gives them back to the kernel. */
 void pages_trim(void);
+/* Holds at most n bytes for nobody from here on, slabs and all; PAGES_KEPT and more changes nothing. */
+void pages_bound(size_t n);
 #endif
