@@ -220,8 +220,32 @@ size_t pages_idle(void)
 	return n;
 }
 
+/* A slab of which no page is taken, out of the list; or NULL. */
+static struct slab *empty_slab(void)
+{
+	struct slab *s = NULL;
+
+	lock_take(&lock);
+	list_for_each(n, &pages.slabs) {
+		s = list_entry(n, struct slab, link);
+		if (s->nfree == SLAB_PAGES)
+			break;
+		s = NULL;
+	}
+	if (s) {
+		list_remove(&s->link);
+		pages.empty--;
+	}
+	lock_drop(&lock);
+	return s;
+}
+
 void pages_trim(void)
 {
+	struct slab *s;
+
+	while ((s = empty_slab()))
+		munmap(s, SLAB);
 	for (unsigned c = CLASS_MIN; c <= CLASS_MAX; c++) {
 		void *p, *next;
 

@@ -185,6 +185,25 @@ START_TEST(a_full_target_is_enospc)
 }
 END_TEST
 
+START_TEST(a_target_full_of_the_dead_takes_the_living)
+{
+	struct io_file *f;
+
+	t.lmdb = true;
+	t.uri = "kv:@?size=16M";
+	t.segment = 1u << 20;
+	t.conf.commit_interval = 3600 * NS_PER_S;	/* no collection but the one that is needed */
+	iotest_open(&t);
+	f = iotest_file(&t, 0);
+	for (unsigned i = 0; i < 12; i++) {
+		write_at(f, 0, 6u << 20, i);
+		ck_assert_int_eq(io_sync_file(f, &t.req, IO_PUBLISH), 0);
+	}
+	expect(f, 0, 6u << 20, 11);
+	io_file_close(f, false);
+}
+END_TEST
+
 START_TEST(a_full_staging_area_is_enospc_after_the_deadline)
 {
 	struct io_file *f;
@@ -455,6 +474,58 @@ START_TEST(memory_stays_within_the_budget)
 		expect(f[i], 70000, 60000, i + 1);
 		io_file_close(f[i], false);
 	}
+}
+END_TEST
+
+START_TEST(a_thousand_files_cost_what_was_written_to_them)
+{
+	enum { N = 1000 };
+	static struct io_file *f[N];
+
+	t.segment = 4 << 20;
+	t.limit = 256 << 20;
+	iotest_open(&t);
+	for (unsigned i = 0; i < N; i++)
+		f[i] = iotest_file(&t, i);
+	for (unsigned k = 0; k < 12; k++)
+		for (unsigned i = 0; i < N; i++)
+			write_at(f[i], k * 3000, 3000, i);
+	/* A run's buffers double, so half of the last one may be empty. */
+	ck_assert_uint_le(budget_used(t.budget, MEM_DIRTY), N * 12 * 3000 * 2);
+	for (unsigned i = 0; i < N; i++)
+		io_file_close(f[i], false);
+	ck_assert_uint_eq(budget_used(t.budget, MEM_DIRTY), 0);
+	check_file(7, 3000);
+}
+END_TEST
+
+START_TEST(a_small_overwrite_of_a_balanced_file_rewrites_one_bucket)
+{
+	struct meta_attr a;
+	struct io_file *f;
+	uint64_t put, got;
+
+	t.segment = 1 << 20;
+	t.limit = 256 << 20;
+	iotest_open(&t);
+	f = iotest_file(&t, 1);
+	CLEAN(meta_getattr(t.meta, iotest_ino(&t, 1), &a));
+	a.layout.mapper = 2;
+	io_file_layout_set(f, &a.layout);
+	for (unsigned i = 0; i < 8; i++)
+		write_at(f, (uint64_t)i << 20, 1 << 20, i);
+	CLEAN(sync_file(f));
+	ck_assert_uint_eq(iotest_counter(&t, "put.bytes"), 8 << 20);
+	put = iotest_counter(&t, "put.bytes");
+	got = iotest_counter(&t, "get.bytes");
+	write_at(f, (3 << 20) + 8192, 4096, 99);
+	CLEAN(sync_file(f));
+	ck_assert_uint_eq(iotest_counter(&t, "put.bytes") - put, 1 << 20);
+	ck_assert_uint_le(iotest_counter(&t, "get.bytes") - got, 1 << 20);
+	expect(f, 3 << 20, 8192, 3);
+	expect(f, (3 << 20) + 8192, 4096, 99);
+	io_file_close(f, false);
+	CLEAN(iotest_check(&t));
 }
 END_TEST
 
@@ -756,6 +827,7 @@ int main(void)
 		a_failed_publish_keeps_the_old_content_readable_and_loses_nothing,
 		a_truncating_rewrite_shows_the_old_or_the_new_file_and_never_an_empty_one,
 		a_full_target_is_enospc,
+		a_target_full_of_the_dead_takes_the_living,
 		a_full_staging_area_is_enospc_after_the_deadline,
 		corrupt_bytes_are_an_error_and_one_bad_transfer_is_not,
 		a_missing_object_is_named_as_such,
@@ -768,6 +840,8 @@ int main(void)
 		interleaved_strided_writers_fill_whole_segments,
 		background_flushes_show_nothing_before_a_sync,
 		memory_stays_within_the_budget,
+		a_thousand_files_cost_what_was_written_to_them,
+		a_small_overwrite_of_a_balanced_file_rewrites_one_bucket,
 		a_writer_that_may_not_wait_times_out,
 		overwritten_segments_leave_the_targets_after_a_checkpoint,
 		bytes_that_were_overwritten_before_anybody_saw_them_leave_no_object,
