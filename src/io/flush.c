@@ -34,6 +34,7 @@ struct io_flush {
 	struct buf       **bufs;	/* owned, a reference each */
 	unsigned           niov, cap;
 	struct io_seg     *seg;		/* owned until the bytes are stored */
+	bool               again;	/* the target was full once already */
 };
 
 static void flush_free(struct io_flush *w)
@@ -124,11 +125,26 @@ static void flush_settle(struct io_flush *w, int err)
 	io_file_put(f);
 }
 
+static void flush_again_job(struct pool_job *j)
+{
+	struct io_flush *w = container_of(j, struct io_flush, job);
+
+	io_make_room(w->put.io);
+	io_put_done(&w->put);
+	io_put_start(&w->put);
+}
+
 static void flush_put_done(struct io_put *p)
 {
 	struct io_flush *w = container_of(p, struct io_flush, put);
 	int e = atomic_load(&p->err);
 
+	if (err_fold(e) == -ENOSPC && !w->again) {
+		w->again = true;
+		w->job.run = flush_again_job;
+		if (pool_try(p->io->flush, &w->job) == 0)
+			return;
+	}
 	if (e == 0)
 		io_count(p->io, IO_SEGS_DIRECT, 1);
 	flush_settle(w, e);

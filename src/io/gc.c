@@ -295,7 +295,7 @@ static bool any_garbage(struct io *io)
 	return any || (meta_garbage_list(io->meta, 0, &g, 1, &n) == 0 && n > 0);
 }
 
-void io_gc_pass(struct io *io, int64_t deadline)
+bool io_gc_pass(struct io *io, int64_t deadline)
 {
 	scoped_free struct batch *b = NULL;
 	bool mine;
@@ -306,7 +306,7 @@ void io_gc_pass(struct io *io, int64_t deadline)
 	io->collecting = true;
 	lock_drop(&io->gc_lock);
 	if (!mine)
-		return;
+		return false;
 	seal_retired(io);
 	if (any_garbage(io) && io_read_quiesce(io, deadline)) {
 		collect_dead(io);
@@ -317,4 +317,5 @@ void io_gc_pass(struct io *io, int64_t deadline)
 		log_warn("garbage collection: %s", err_text(e));
 	scoped_lock(&io->gc_lock);
 	io->collecting = false;
+	return true;
 }

@@ -300,7 +300,7 @@ int io_close(struct io *io, bool drain_too, struct text *why)
 				 err_text(failed));
 		e = e < 0 ? e : failed;
 	} else {
-		io_gc_pass(io, clock_now() + NS_PER_S);
+		(void)io_gc_pass(io, clock_now() + NS_PER_S);
 	}
 	io_free(io);
 	return e;

@@ -67,6 +67,7 @@ struct io {
 	struct cond      wake;		/* committer and minder */
 	struct cond      idle;		/* closers: a file's last reference went. Not `wake`: closes are frequent */
 	unsigned         closing;	/* how many wait there */
+	bool             making_room;	/* room.c */
 	struct list_node files;		/* struct io_file.link */
 	uint64_t         nfiles;
 	bool             stopping, pressed, want_commit;
@@ -228,7 +229,10 @@ struct io_dead {
 	struct meta_segment seg;
 };
 void io_dead_add(struct io *io, const struct meta_segment *seg);	/* objects that nothing will ever refer to */
-void io_gc_pass(struct io *io, int64_t deadline);
+bool io_gc_pass(struct io *io, int64_t deadline);	/* false: another thread is at it */
+
+/* ---- room.c ---- */
+void io_make_room(struct io *io);	/* a target was full: deletes what is dead; callers share one go */
 
 /* ---- io.c ---- */
 void io_adopted_wait(struct io *io);	/* what dead sessions left is ours */

@@ -218,7 +218,7 @@ int io_gc(struct io *io, struct io_gc *gc)
 	if (e == 0)
 		e = walk_garbage(&o);
 	if (e == 0 && !gc->dry_run) {
-		io_gc_pass(io, clock_now() + 10 * NS_PER_S);
+		(void)io_gc_pass(io, clock_now() + 10 * NS_PER_S);
 		gc->deleted += gc->garbage_objects;
 	}
 	for (unsigned i = 0; e == 0 && i < io->ntgt; i++)

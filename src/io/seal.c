@@ -176,6 +176,8 @@ static void seal_job(struct pool_job *j)
 	struct stage *st = s->io->stage;
 	int e = seal_run(s);
 
+	if (err_fold(e) == -ENOSPC)
+		io_committer_kick(s->io);	/* whose garbage collection may make room for the next try */
 	if (e < 0)
 		log_warn("segment %016" PRIx64 " stays staged: %s", s->node.key, err_text(e));
 	scoped_lock(&st->lock);

@@ -379,6 +379,8 @@ static void *committer_main(void *arg)
 	struct io *io = arg;
 	bool stop = false;
 
+	/* What died before we opened: a daemon that is killed again and again would never come to it. */
+	(void)io_gc_pass(io, clock_now() + NS_PER_S);
 	while (!stop) {
 		int64_t until = clock_now() + io->commit_interval;
 		int e;
@@ -396,7 +398,7 @@ static void *committer_main(void *arg)
 		if (e < 0)
 			log_err("checkpoint: %s", err_text(e));
 		else
-			io_gc_pass(io, clock_now() + NS_PER_S);
+			(void)io_gc_pass(io, clock_now() + NS_PER_S);
 	}
 	return NULL;
 }
