@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/pages.h"
 #include "base/scoped.h"
 #include "io/read_int.h"
 #include "io/stage.h"
@@ -13,6 +14,7 @@
 #define QUEUE        65536u
 #define ZEROS        (UINT64_C(256) << 10)
 #define DRAIN_TRIES  5u
+#define TRIM_AFTER   (10 * NS_PER_S)
 
 static const char *const counter_names[IO_NCOUNTERS] = {
 	[IO_WRITE_BYTES] = "write.bytes", [IO_WRITES] = "writes", [IO_READ_BYTES] = "read.bytes",
@@ -48,11 +50,26 @@ static void trace_init(struct io *io)
 
 /* ---- the minder ---- */
 
+/* Nothing was read or written since the last look, long enough ago: buffers that wait for a taker go. */
+static void trim_idle(struct io *io, uint64_t *seen, int64_t *due)
+{
+	uint64_t now = atomic_load(&io->counters[IO_WRITES].n) + atomic_load(&io->counters[IO_READS].n);
+
+	if (now == *seen && clock_now() >= *due)
+		pages_trim();
+	if (now == *seen && clock_now() < *due)
+		return;
+	*seen = now;
+	*due = clock_now() + TRIM_AFTER;
+}
+
 static void *minder_main(void *arg)
 {
 	struct io *io = arg;
 	int64_t tick = MIN(io->idle_seal / 4 + 1, NS_PER_S / 10);
 	bool stop = false, pressed;
+	uint64_t seen = 0;
+	int64_t due = 0;
 
 	while (!stop) {
 		int64_t until = clock_now() + tick;
@@ -72,6 +89,7 @@ static void *minder_main(void *arg)
 		seal_idle(io);
 		if (atomic_exchange(&io->failing, false))
 			io_flush_retry(io);
+		trim_idle(io, &seen, &due);
 	}
 	return NULL;
 }
