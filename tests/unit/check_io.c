@@ -820,6 +820,75 @@ START_TEST(writers_readers_and_fsyncs_of_one_file_do_not_disturb_each_other)
 }
 END_TEST
 
+static struct io_file *both[2];
+
+static void *do_anything(void *arg)
+{
+	uint64_t seed = 88172645463325252u + (uintptr_t)arg * 7919;
+	static const char bytes_[300000];
+	char *p = malloc(65536);
+	struct meta_attr a;
+	uint64_t at;
+
+	for (unsigned i = 0; i < 250; i++) {
+		struct io_file *f = both[i % 2];
+
+		seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
+		uint64_t off = seed >> 20 & 0xfffff, len = 1 + (seed >> 40 & 0xffff);
+
+		switch (seed >> 60) {
+		case 0:
+			(void)io_truncate(f, &t.req, off, 1);
+			break;
+		case 1:
+			(void)io_punch(f, &t.req, (struct tess_range){ off, len }, 1);
+			break;
+		case 2:
+			CLEAN(io_sync_file(f, &t.req, seed & 1 ? IO_DURABLE : IO_PUBLISH));
+			break;
+		case 3:
+			CLEAN(io_clone(f, 0, both[(i + 1) % 2], off, len, &t.req, 1, &a));
+			break;
+		case 4:
+			(void)io_seek(f, off, seed & 1, &at);
+			break;
+		case 5:
+		case 6:
+		case 7:
+		case 8:
+			if (io_read_sync(f, &t.req, off, p, len < 65536 ? len : 65536) < 0)
+				abort();
+			break;
+		default:
+			CLEAN(io_write(f, &t.req, off, bytes_, len * 4));
+		}
+	}
+	free(p);
+	return NULL;
+}
+
+START_TEST(any_operations_at_once_leave_a_consistent_file_system)
+{
+	pthread_t th[6];
+
+	t.conf.idle_seal = 5 * NS_PER_MS;
+	t.conf.commit_interval = 5 * NS_PER_MS;
+	t.conf.direct_min = 32 << 10;
+	iotest_open(&t);
+	both[0] = iotest_file(&t, 1);
+	both[1] = iotest_file(&t, 2);
+	for (uintptr_t i = 0; i < 6; i++)
+		CLEAN(thread_start(&th[i], "any", do_anything, (void *)i));
+	for (unsigned i = 0; i < 6; i++)
+		pthread_join(th[i], NULL);
+	io_file_close(both[0], false);
+	io_file_close(both[1], false);
+	CLEAN(iotest_close(&t, true));
+	iotest_open(&t);
+	CLEAN(iotest_check(&t));
+}
+END_TEST
+
 int main(void)
 {
 	const TTest *const tests[] = {
@@ -851,6 +920,7 @@ int main(void)
 		holes_read_as_zeros_and_are_found,
 		a_clone_moves_no_byte,
 		writers_readers_and_fsyncs_of_one_file_do_not_disturb_each_other,
+		any_operations_at_once_leave_a_consistent_file_system,
 	};
 	Suite *s = suite_create("io");
 	TCase *c = tcase_create("io");
