@@ -7,7 +7,7 @@ start
 for m in write-optimized balanced; do
 	mkdir "$mnt/$m"
 	ok "setlayout $m" "$t" setlayout "$mnt/$m" -m $m
-	ok "random operations, $m" "$TESS_PROGS/mount/posix_fsx" "$mnt/$m" 8000
+	ok "random operations, $m" "$TESS_PROGS/mount/posix_fsx" "$mnt/$m" 4000
 	cp "$mnt/$m"/fsx* "$TESS_TMP/"
 	ok 'umount' "$t" umount "$mnt"
 	remount
