@@ -14,6 +14,7 @@
 #define QUEUE        65536u
 #define ZEROS        (UINT64_C(256) << 10)
 #define DRAIN_TRIES  5u
+#define SEALERS      8u	/* each waits for its PUT: how many fsyncs' seals are in flight on a remote store */
 #define TRIM_AFTER   (10 * NS_PER_S)
 
 static const char *const counter_names[IO_NCOUNTERS] = {
@@ -176,7 +177,7 @@ static int start_pools(struct io *io, unsigned threads)
 	int e = pool_new(&io->flush, "io-flush", threads ? threads : 4, QUEUE);
 
 	if (e == 0)
-		e = pool_new(&io->seal, "io-seal", 2, QUEUE);
+		e = pool_new(&io->seal, "io-seal", SEALERS, QUEUE);
 	if (e == 0)
 		e = pool_new(&io->ahead, "io-ahead", 4, 256);
 	return e;
