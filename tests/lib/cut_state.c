@@ -113,6 +113,10 @@ void cut_choose(const struct cut_log *l, uint64_t seed, uint64_t n, struct cut_c
 	ret->at = l->ready + 1 + rnd_below(&s, l->n - l->ready);
 	if (rnd_below(&s, 20) == 0)
 		ret->at = 1 + rnd_below(&s, l->ready + 1);
+	/* Right before a checkpoint is complete there is the most that nothing holds yet. */
+	if (rnd_below(&s, 3) == 0)
+		while (ret->at < l->n && !(l->e[ret->at].r->flags & CUT_DURABLE))
+			ret->at++;
 	if (ret->at > l->n)
 		ret->at = l->n;
 	ret->strict = rnd_below(&s, 4) == 0;
