@@ -261,7 +261,6 @@ unsigned iotest_staging(struct iotest *t)
 	return n;
 }
 
-#pragma weak meta_check
 static void finding(void *arg, const struct meta_finding *f)
 {
 	(void)arg;
@@ -272,7 +271,7 @@ static void finding(void *arg, const struct meta_finding *f)
 int iotest_check(struct iotest *t)
 {
 	struct meta_check c = { .fn = finding };
-	int e = meta_check ? meta_check(t->meta, &c) : 0;
+	int e = meta_check(t->meta, &c);
 
 	return e < 0 ? e : (int)c.findings;
 }
