@@ -406,6 +406,22 @@ static uint64_t env_file_mapsize(const struct env *e)
 	return size % 4096 == 0 && size < UINT64_C(1) << 46 ? size : 0;
 }
 
+/* Is there one at all? Garbage is not "no such file". */
+static int env_file_look(const struct env *e, struct text *why)
+{
+	scoped_free char *path = mem_printf("%s/data.mdb", e->dir);
+
+	if (!path)
+		return -ENOMEM;
+	if (access(path, R_OK) < 0)
+		return -errno;
+	if (env_file_mapsize(e))
+		return 0;
+	if (why)
+		text_fmt(why, "%s is not an LMDB file, or is damaged", path);
+	return -TESS_E_KV_CORRUPT;
+}
+
 static int env_open_lmdb(struct env *e, const struct env_conf *c)
 {
 	unsigned flags = MDB_NOSYNC | MDB_NOTLS | MDB_NORDAHEAD | (e->readonly ? MDB_RDONLY : 0);
@@ -507,8 +523,8 @@ static int env_open_files(struct env *e, const struct env_conf *c, struct text *
 	int err = env_guard_fs(e->dir, why);
 
 	/* A look into some directory leaves nothing behind. */
-	if (!err && e->readonly && !env_file_mapsize(e))
-		err = -ENOENT;
+	if (!err && e->readonly)
+		err = env_file_look(e, why);
 	if (!err)
 		err = env_guard_enter(e, &alone, why);
 	if (!err)

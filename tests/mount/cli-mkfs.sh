@@ -46,6 +46,9 @@ json 'len(v["targets"]) == 2 and v["targets"][0]["total"] <= 64 << 20' "$t" df "
 says 1 'a\?size|/a' "$t" mkfs "$fs.2" -t "kv:$TESS_TMP/a"
 ok 'a refused target leaves nothing' test ! -e "$fs.2"
 
+ok 'one to spoil' "$t" mkfs "$fs.spoilt"
+dd if=/dev/urandom of="$fs.spoilt/meta/data.mdb" bs=4k count=4 conv=notrunc status=none
+says 1 'damaged' "$t" fsck "$fs.spoilt"
 says 1 'not a Tessera' "$t" fsck "$TESS_TMP/full"
 says 1 'not a directory' "$t" df "$TESS_TMP/file"
 says 1 'No such file' "$t" df "$TESS_TMP/no"
