@@ -61,10 +61,10 @@ struct op {
 	bool watched;
 };
 void op_begin(struct op *op, fuse_req_t fuse, enum daemon_op code, uint64_t ino);
-/* The application's death cancels op->req; until the reply. For what may wait long. */
+/* The death of the application cancels op->req. For what may wait long; op stays where it is. */
 void op_watch(struct op *op);
 
-/* What a request asks, for those that may be carried out on another thread. `buf` is libfuse's until the reply. */
+/* What a request asks, for those that another thread may carry out. `buf` is libfuse's. */
 struct op_args {
 	struct fuse_file_info fi;
 	const char *buf;

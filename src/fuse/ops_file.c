@@ -102,6 +102,8 @@ static void run_write(struct op *op, const struct op_args *a)
 	if (a->fi.writepage)
 		op->req.uid = 0;
 	op->req.deadline = op->req.start + WRITE_DEADLINE;
+	if (fs_write_waits(file_of(&a->fi)))
+		op_watch(op);
 	reply_write(op, fs_write(file_of(&a->fi), &op->req, a->off, a->buf, a->len), a->len);
 }
 
@@ -140,6 +142,7 @@ static void op_release(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *f
 
 static void run_fsync(struct op *op, const struct op_args *a)
 {
+	op_watch(op);
 	reply_err(op, fs_fsync(file_of(&a->fi), &op->req, a->mode));
 }
 

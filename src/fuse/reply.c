@@ -7,6 +7,7 @@
 #include "base/pool.h"
 #include "base/scoped.h"
 #include "base/trace.h"
+#include <signal.h>
 #include <string.h>
 
 LOG_MODULE("fuse");
@@ -52,12 +53,33 @@ void op_begin(struct op *op, fuse_req_t fuse, enum daemon_op code, uint64_t ino)
 	op->watched = false;
 }
 
+/*
+ * The kernel sends an interrupt for any signal, once. One that the program handles and goes on from
+ * (a timer, a child, a garbage collector's preemption) must not make its read fail.
+ */
+static bool op_is_killed(pid_t tid)
+{
+	char path[32], line[128];
+	unsigned long long pending;
+	bool killed = false;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)tid);
+	scoped_file FILE *f = fopen(path, "re");
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "SigPnd: %llx", &pending) == 1 ||
+		    sscanf(line, "ShdPnd: %llx", &pending) == 1)
+			killed |= pending >> (SIGKILL - 1) & 1;
+	return killed;
+}
+
 static void op_interrupt(fuse_req_t fuse, void *data)
 {
 	struct op *op = data;
 
 	(void)fuse;
-	atomic_store(&op->req.cancelled, true);
+	if (op_is_killed(op->req.pid))
+		atomic_store(&op->req.cancelled, true);
 }
 
 void op_watch(struct op *op)

@@ -7,6 +7,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 
 #define MB (1 << 20)
@@ -432,6 +433,33 @@ static void statfs_is_believable(void)
 	OK(st.f_files > 0 && st.f_ffree > 0 && st.f_ffree <= st.f_files);
 }
 
+static void on_alarm(int sig)
+{
+	(void)sig;
+}
+
+static void handled_signals_break_no_call(void)
+{
+	struct sigaction sa = { .sa_handler = on_alarm };
+	struct itimerval tick = { { 0, 2000 }, { 0, 2000 } }, off = { { 0, 0 }, { 0, 0 } };
+	int fd = posix_make("f", NULL, 0);
+
+	sigaction(SIGALRM, &sa, NULL);
+	setitimer(ITIMER_REAL, &tick, NULL);
+	for (int i = 0; i < 100; i++) {
+		put(fd, i * 65536, 65536, (uint64_t)i);
+		if (i % 10 == 0)
+			OK(fsync(fd) == 0);
+	}
+	OK(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
+	for (int i = 0; i < 100; i++)
+		OK(same(fd, i * 65536, 65536, (uint64_t)i));
+	OK(close(fd) == 0);
+	setitimer(ITIMER_REAL, &off, NULL);
+	alarm(POSIX_LIMIT);
+	signal(SIGALRM, SIG_DFL);
+}
+
 /* The kernel holds the whole file open while we look at one path of it: nothing may go back in time. */
 static _Atomic bool sizes_stop;
 static void *sizes_grow(void *arg)
@@ -481,6 +509,7 @@ int main(int argc, char **argv)
 		C(vectors_and_synchronous_writes), C(dup_closes_twice_and_loses_nothing),
 		C(locks_between_processes), C(large_offsets), C(reads_past_the_end_are_short),
 		C(cached_pages_follow_the_file), C(statfs_is_believable),
+		C(handled_signals_break_no_call),
 		C(sizes_never_shrink_by_themselves),
 		{ NULL, NULL },
 	};
