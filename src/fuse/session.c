@@ -107,6 +107,9 @@ static void session_init(void *userdata, struct fuse_conn_info *conn)
 	conn->time_gran = 1;
 	if (d->conf->ready)
 		d->conf->ready(d->conf->arg);
+	/* Not before: a daemon's goes to syslog, and mount(8) says nothing when all is well. */
+	log_notice("serving %s on %s: %s%s", d->conf->dir, d->conf->mountpoint, fuse_build_info(),
+		   DAEMON_HAS_URING && !d->uring ? " (it does not: see fuse.enable_uring)" : "");
 }
 
 static const struct fuse_lowlevel_ops *session_ops(void)
@@ -298,9 +301,6 @@ int fuse_serve(struct tess *t, const struct fuse_serve_conf *conf, char *why)
 	if (r == 0) {
 		fs_forget_begin(d.fs);
 		reply_stats_start();
-		log_notice("serving %s on %s: %s%s", conf->dir, conf->mountpoint, fuse_build_info(),
-			   DAEMON_HAS_URING && !d.uring ? " (it does not: see fuse.enable_uring)"
-							: "");
 		r = session_loop(&d, why);
 		fuse_session_unmount(d.se);
 		session_drain(&d);
