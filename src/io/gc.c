@@ -309,9 +309,9 @@ bool io_gc_pass(struct io *io, int64_t deadline)
 		return false;
 	seal_retired(io);
 	if (any_garbage(io) && io_read_quiesce(io, deadline)) {
-		collect_dead(io);
 		b = mem_alloc(sizeof(*b));
 		e = b ? collect_list(io, b) : -ENOMEM;
+		collect_dead(io);	/* last: the end of a staging file may add to them */
 	}
 	if (e < 0)
 		log_warn("garbage collection: %s", err_text(e));

@@ -294,7 +294,7 @@ static tess_segid next_retired(struct stage *st, uint64_t durable)
 	list_for_each(n, &st->segs) {
 		struct stage_seg *s = list_entry(n, struct stage_seg, link);
 
-		if (s->retired && !s->queued && s->uses == 0 && s->retired_at < durable)
+		if (s->retired && !s->queued && s->uses == 0 && s->retired_at <= durable)
 			return s->node.key;
 	}
 	return 0;

@@ -240,6 +240,7 @@ void stage_publish_begin(struct io *io, tess_segid id, struct meta_new_segment *
 	scoped_lock(&st->lock);
 	s = stage_find_locked(st, id);
 	if (s->state == STAGE_SEALED) {
+		s->carried = true;
 		ret->seg = s->sealed;
 		ret->csums = s->csums;
 		ret->ncsums = s->ncsums;

@@ -315,11 +315,13 @@ int stage_syncer_start(struct io *io)
 /* ---- the end of a file ---- */
 
 /* Takes the entry out of the table; the file stays. NULL when somebody uses it. */
-static bool forget(struct stage *st, tess_segid id, uint32_t *ret_spare)
+static bool forget(struct stage *st, tess_segid id, uint32_t *ret_spare,
+		   struct meta_segment *ret_dead)
 {
 	struct stage_seg *s;
 
 	*ret_spare = 0;
+	ret_dead->width = 0;
 	scoped_lock(&st->lock);
 	s = stage_find_locked(st, id);
 	if (!s)
@@ -330,6 +332,12 @@ static bool forget(struct stage *st, tess_segid id, uint32_t *ret_spare)
 		return false;
 	if (s->whole && s->sync_err == 0 && !st->stopping && st->nspares < STAGE_SPARES)
 		*ret_spare = s->size;
+	/*
+	 * All its bytes died while they were being put, and no publish ever told of the objects: no
+	 * record, and so no garbage entry, will name them.
+	 */
+	if (s->retired && !s->carried)
+		*ret_dead = s->sealed;
 	st->bytes -= s->used;
 	htab_remove(&st->table, &s->node);
 	list_remove(&s->link);
@@ -359,11 +367,14 @@ static bool spare_keep(struct stage *st, tess_segid id, uint32_t size)
 int stage_unlink(struct io *io, tess_segid id)
 {
 	struct stage *st = io->stage;
+	struct meta_segment dead;
 	uint32_t spare;
 	char name[17];
 
-	if (!forget(st, id, &spare))
+	if (!forget(st, id, &spare, &dead))
 		return -EBUSY;
+	if (dead.width > 0)
+		io_dead_add(io, &dead);
 	if (spare && spare_keep(st, id, spare))
 		return 0;
 	stage_name(id, name);
