@@ -14,4 +14,8 @@ for m in write-optimized balanced; do
 	ok "fsx0 after a remount, $m" cmp "$TESS_TMP/fsx0" "$mnt/$m/fsx0"
 	ok "fsx1 after a remount, $m" cmp "$TESS_TMP/fsx1" "$mnt/$m/fsx1"
 done
+ok 'umount' "$t" umount "$mnt"
+# Segments that died while they were sealed are gone, not forgotten.
+fails 'an object that nothing knows' sh -c '"$1" fsck "$2" | grep "in no record"' - "$t" "$fs"
+remount
 stop

@@ -42,7 +42,7 @@ static void slot_text(char ret[16], unsigned slot)
 	snprintf(ret, 16, "f%u", slot);
 }
 
-static void mark(const char *fmt, ...)
+__attribute__((format(printf, 1, 2))) static void mark(const char *fmt, ...)
 {
 	char line[200];
 	va_list ap;

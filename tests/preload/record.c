@@ -137,7 +137,6 @@ static void emit(struct cut_rec r, const char *path, const char *path2, const st
 		 int n)
 {
 	struct iovec v[3 + IOV_MAX];
-	size_t sum = sizeof(r);
 	uint64_t left = r.data;
 	int e = errno, k = 3;
 
@@ -152,8 +151,6 @@ static void emit(struct cut_rec r, const char *path, const char *path2, const st
 		v[k].iov_len = data[i].iov_len < left ? data[i].iov_len : left;
 		left -= v[k++].iov_len;
 	}
-	for (int i = 1; i < k; i++)
-		sum += v[i].iov_len;
 	/* IOV_MAX holds for us, too. */
 	for (int i = 0; i < k;) {
 		int m = k - i < IOV_MAX ? k - i : IOV_MAX;
