@@ -6,9 +6,9 @@
  * its own for space, however large or fragmented the target is, and what a killed process had
  * reserved is known.
  *
- * A chunk is cut from the largest free range. Best fit would leave smaller scraps but find them
- * among all ranges; from the largest, extents stay long until there are no long ranges left, and
- * the choice is one step to the end of an index.
+ * A chunk is made of the smallest free ranges that are still long (REUSE_MIN), and only then of the
+ * largest. What was freed is used again before what never was, so a sparse file under churn grows to
+ * what lives and not to its limit, and extents stay long; each choice is one step in an index.
  */
 #include "store/kv_impl.h"
 
@@ -21,6 +21,7 @@
 #include <stdio.h>
 
 #define SPLIT_MIN   (UINT64_C(1) << 20)	/* no object is cut into less while there is more */
+#define REUSE_MIN(kv) MAX((kv)->chunk / 16, SPLIT_MIN)	/* long enough for a sequential reader */
 #define REFILL_MAX  64u			/* ranges taken in one transaction */
 #define DRAIN_MAX   1024u		/* pending ranges made free in one transaction */
 
@@ -234,7 +235,7 @@ static int refill_txn(void *arg, MDB_txn *txn)
 	while (r == 0 && left > 0 && f->n < REFILL_MAX) {
 		struct kv_ext x;
 
-		r = kv_space_largest(f->kv, txn, &x);
+		r = kv_space_pick(f->kv, txn, REUSE_MIN(f->kv), &x);
 		if (r == -ENOENT) {
 			r = 0;
 			break;

@@ -129,9 +129,9 @@ int  kv_target_put(struct kv *kv, MDB_txn *txn, const struct kv_target *t);
 int  kv_space_add(struct kv *kv, MDB_txn *txn, uint64_t owner, struct kv_ext x);
 /* x must all be there */
 int  kv_space_cut(struct kv *kv, MDB_txn *txn, uint64_t owner, struct kv_ext x);
-/* Any, the largest free: 0 or -ENOENT */
+/* Any; the smallest free one of at least `min`, else the largest: 0 or -ENOENT */
 int  kv_space_any(struct kv *kv, MDB_txn *txn, uint64_t owner, struct kv_ext *ret);
-int  kv_space_largest(struct kv *kv, MDB_txn *txn, struct kv_ext *ret);
+int  kv_space_pick(struct kv *kv, MDB_txn *txn, uint64_t min, struct kv_ext *ret);
 int  kv_space_retire(struct kv *kv, MDB_txn *txn, struct kv_ext x);	/* into `pending` */
 /* Moves up to `max` pending ranges of transactions <= durable to free; *ret_n how many. */
 int  kv_space_drain(struct kv *kv, MDB_txn *txn, uint64_t durable, unsigned max, unsigned *ret_n);

@@ -137,15 +137,18 @@ int kv_space_any(struct kv *kv, MDB_txn *txn, uint64_t owner, struct kv_ext *ret
 	return space_floor(kv, txn, owner, UINT64_MAX, ret);
 }
 
-int kv_space_largest(struct kv *kv, MDB_txn *txn, struct kv_ext *ret)
+int kv_space_pick(struct kv *kv, MDB_txn *txn, uint64_t min, struct kv_ext *ret)
 {
-	MDB_val key, val;
+	struct space_key k = space_key(min, 0);
+	MDB_val key = key_val(&k), val;
 	MDB_cursor *c;
 	int rc = mdb_cursor_open(txn, env_db(kv->env, KV_LARGEST), &c);
 
 	if (rc)
 		return env_error(rc);
-	rc = mdb_cursor_get(c, &key, &val, MDB_LAST);
+	rc = mdb_cursor_get(c, &key, &val, MDB_SET_RANGE);
+	if (rc == MDB_NOTFOUND)
+		rc = mdb_cursor_get(c, &key, &val, MDB_LAST);
 	mdb_cursor_close(c);
 	if (rc)
 		return env_error(rc);

@@ -495,6 +495,31 @@ END_TEST
 
 /* ---- a host's file system that is full ---- */
 
+/* What was freed goes first: a sparse file grows to what lives, not to all that was ever written. */
+START_TEST(test_a_target_without_a_size_grows_to_what_lives)
+{
+	scoped_free char *file = NULL;
+	struct stat st;
+
+	begin("kv:@/t");
+	for (unsigned round = 0; round < 40; round++) {
+		for (unsigned i = 0; i < 4; i++)
+			ck_assert_int_eq(storetest_put(&t, name_of("o", i), 4u << 20), 0);
+		/* Stays, so that what is freed does not join what never was used. */
+		ck_assert_int_eq(storetest_put(&t, name_of("k", round), 64u << 10), 0);
+		ck_assert_int_eq(store_barrier(t.s, &t.req), 0);
+		for (unsigned i = 0; i < 4; i++)
+			ck_assert_int_eq(store_del(t.s, &t.req, name_of("o", i)), 0);
+		ck_assert_int_eq(store_barrier(t.s, &t.req), 0);
+	}
+	file = mem_printf("%s/t", t.dir);
+	ck_assert_int_eq(stat(file, &st), 0);
+	/* 640 MiB were written, 16 lived at a time; chunks of 64 are reserved. */
+	ck_assert_uint_lt((uint64_t)st.st_blocks * 512, UINT64_C(256) << 20);
+	end();
+}
+END_TEST
+
 static bool small_fs(const char *dir)
 {
 	return unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
@@ -741,6 +766,7 @@ int main(void)
 		test_a_device_and_an_index_that_do_not_belong_together_are_refused,
 		test_a_reader_changes_nothing,
 		test_a_target_without_a_size_grows_and_promises_only_what_there_is,
+		test_a_target_without_a_size_grows_to_what_lives,
 		test_a_full_host_file_system_does_not_stop_deletions,
 		test_a_block_device_is_a_target,
 		test_a_target_that_could_not_be_made_leaves_nothing_behind,
