@@ -96,6 +96,8 @@ static void *reclaim_main(void *arg)
 	int64_t look = 0, wake;
 	bool stop = false;
 
+	/* Or the first look misses the orphans of a killed daemon, and the next is a minute away. */
+	io_adopted_wait(fs->conf.io);
 	while (!stop) {
 		if (clock_now() >= look) {
 			reclaim_look(fs);

@@ -62,6 +62,8 @@ struct io_conf {
  * staged segments in the background.
  */
 int io_open(struct io **ret, const struct io_conf *conf, struct text *why);
+/* Waits until what dead sessions left, their orphans included, is this session's. Waits for no store. */
+void io_adopted_wait(struct io *io);
 /*
  * Publishes everything, seals and drains staging when `drain`, checkpoints, collects garbage that
  * may go, stops. Returns the first error and names what is not durable in `why`; always closes. All

@@ -235,6 +235,5 @@ bool io_gc_pass(struct io *io, int64_t deadline);	/* false: another thread is at
 void io_make_room(struct io *io);	/* a target was full: deletes what is dead; callers share one go */
 
 /* ---- io.c ---- */
-void io_adopted_wait(struct io *io);	/* what dead sessions left is ours */
 int io_minder_start(struct io *io);
 #endif
