@@ -98,7 +98,8 @@ static bool seal_is_dead(struct stage_seg *s)
 	return unused && meta_segment_get(s->io->meta, s->node.key, &m) == -ENOENT;
 }
 
-static void seal_finish(struct stage_seg *s, bool retired)
+/* `err`: what the seal's transaction said; 0, -ENOENT or -EEXIST. */
+static void seal_finish(struct stage_seg *s, int err)
 {
 	struct stage *st = s->io->stage;
 	uint64_t now = kv_last(meta_kv(s->io->meta));
@@ -106,7 +107,8 @@ static void seal_finish(struct stage_seg *s, bool retired)
 	scoped_lock(&st->lock);
 	s->state = STAGE_SEALED;
 	s->committed = true;
-	s->retired = retired;
+	s->retired = err != 0;
+	s->unnamed = err == -ENOENT;
 	s->retired_at = now;
 	s->err = 0;
 	if (s->uses == 0 && s->reading == 0 && s->fd >= 0) {
@@ -129,9 +131,9 @@ static int seal_commit(struct stage_seg *s)
 	e = fault_point("stage.seal.commit");
 	if (e == 0)
 		e = meta_segment_seal(s->io->meta, &m);
-	/* No record, or one that a publish made as durable already: no garbage record either. */
+	/* No record, or one that a publish or another adopter made durable: no garbage record either. */
 	if (e == 0 || e == -ENOENT || e == -EEXIST) {
-		seal_finish(s, e != 0);
+		seal_finish(s, e);
 		return 0;
 	}
 	return e;
@@ -152,7 +154,7 @@ static int seal_run(struct stage_seg *s)
 	if (s->state == STAGE_SEALED)
 		return seal_commit(s);
 	if (seal_is_dead(s)) {
-		seal_finish(s, true);
+		seal_finish(s, -ENOENT);
 		return 0;
 	}
 	e = seal_store(s, w);

@@ -38,6 +38,7 @@ struct stage_seg {
 	bool                committed;	/* SEALED, and the seal's transaction is through */
 	bool                retired;	/* ... without a garbage record: unlinked after a checkpoint */
 	uint64_t            retired_at;	/* kv_last() then */
+	bool                unnamed;	/* retired, and no record named its objects then */
 	bool                carried;	/* a publish said that its objects are there: a record may know them */
 	int64_t             touched;	/* last append */
 	unsigned            tries;	/* failed seals */

@@ -336,7 +336,7 @@ static bool forget(struct stage *st, tess_segid id, uint32_t *ret_spare,
 	 * All its bytes died while they were being put, and no publish ever told of the objects: no
 	 * record, and so no garbage entry, will name them.
 	 */
-	if (s->retired && !s->carried)
+	if (s->unnamed && !s->carried)
 		*ret_dead = s->sealed;
 	st->bytes -= s->used;
 	htab_remove(&st->table, &s->node);
