@@ -107,8 +107,6 @@ static int attr_set_size(struct fs *fs, struct tess_req *req, uint64_t ino, stru
 		r = io_truncate(in->file, req, size, clock_wall_coarse());
 	if (r == 0)
 		r = io_sync_file(in->file, req, IO_PUBLISH);
-	if (r == 0 && meta_getattr(fs->conf.meta, ino, &a) == 0)
-		icache_known_bump(fs, ino, a.generation);
 	icache_unpin(fs, in);
 	return r;
 }

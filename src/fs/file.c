@@ -177,16 +177,11 @@ static int file_error(struct fs_file *fh)
 /* What failed now is remembered on the file, too; this handle has reported it. */
 static int file_sync(struct fs_file *fh, struct tess_req *req, enum io_sync how)
 {
-	struct fs *fs = fh->fs;
-	struct meta_attr a;
-	bool dirty = io_file_dirty(fh->in->file);
 	int r = file_error(fh), s;
 
 	s = io_sync_file(fh->in->file, req, how);
 	if (s < 0)
 		file_error(fh);
-	else if (dirty && meta_getattr(fs->conf.meta, inode_ino(fh->in), &a) == 0)
-		icache_known_bump(fs, inode_ino(fh->in), a.generation);
 	return r < 0 ? r : s;
 }
 
@@ -262,8 +257,7 @@ static void file_touch(struct fs_file *fh)
 		return;
 	set.atime = now;
 	set.ctime = a.ctime;
-	if (meta_setattr(fs->conf.meta, a.ino, META_SET_ATIME | META_SET_CTIME, &set, now, &a) == 0)
-		icache_known_bump(fs, a.ino, a.generation);
+	(void)meta_setattr(fs->conf.meta, a.ino, META_SET_ATIME | META_SET_CTIME, &set, now, &a);
 }
 
 void fs_release(struct fs_file *fh, struct tess_req *req)

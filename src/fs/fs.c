@@ -12,6 +12,11 @@
  */
 #define FS_INODES UINT64_C(4000000000)
 
+static void fs_published(void *arg, uint64_t ino, uint64_t generation)
+{
+	icache_known_bump(arg, ino, generation);
+}
+
 int fs_open(struct fs **ret, const struct fs_conf *conf)
 {
 	struct fs *fs = mem_zalloc(sizeof(*fs));
@@ -26,6 +31,7 @@ int fs_open(struct fs **ret, const struct fs_conf *conf)
 	r = reclaim_start(fs);
 	if (r < 0)
 		goto fail;
+	io_on_publish(fs->conf.io, fs_published, fs);
 	*ret = fs;
 	return 0;
 fail:
@@ -45,6 +51,7 @@ int fs_close(struct fs *fs)
 	r = fs->conf.readonly ? 0 : io_sync_all(fs->conf.io, &req);
 	reclaim_stop(fs);
 	icache_done(fs);
+	io_on_publish(fs->conf.io, NULL, NULL);
 	free(fs);
 	return r;
 }

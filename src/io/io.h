@@ -103,6 +103,12 @@ enum io_sync {
 };
 /* Blocks. Publishes all bytes written before the call, with size and times, in one transaction. */
 int io_sync_file(struct io_file *f, struct tess_req *req, enum io_sync how);
+/*
+ * `fn` hears of every generation this mount gives a file by publishing it, the file's in order; on
+ * any thread, no lock held. Set before the first file is opened, NULL after the last is closed.
+ */
+void io_on_publish(struct io *io, void (*fn)(void *arg, uint64_t ino, uint64_t generation),
+		   void *arg);
 /* Every open file, staging sealed, checkpoint: `tessera flush`, umount */
 int io_sync_all(struct io *io, struct tess_req *req);
 /* A checkpoint alone: fsyncdir, metadata-only fsync. */

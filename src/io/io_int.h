@@ -86,6 +86,8 @@ struct io {
 	struct stage    *stage;		/* owned */
 	struct cache    *cache;		/* owned */
 	struct buf      *zero;		/* what holes read as */
+	void           (*published)(void *arg, uint64_t ino, uint64_t generation);
+	void            *published_arg;
 	struct trace_group   group;
 	struct trace_counter counters[IO_NCOUNTERS];
 	struct trace_hist    hists[IO_NHISTS];

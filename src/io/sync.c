@@ -224,6 +224,13 @@ static bool fills_stale(struct io_file *f)
 	return gen != 0 && (meta_getattr(f->io->meta, f->ino, &a) < 0 || a.generation != gen);
 }
 
+void io_on_publish(struct io *io, void (*fn)(void *arg, uint64_t ino, uint64_t generation),
+		   void *arg)
+{
+	io->published = fn;
+	io->published_arg = arg;
+}
+
 int io_publish(struct io_file *f)
 {
 	struct publish u = { .f = f, .no_fills = fills_stale(f) };
@@ -238,6 +245,9 @@ int io_publish(struct io_file *f)
 		e = fault_point("io.flush.commit");
 		if (e == 0)
 			e = meta_publish(f->io->meta, f->ino, &u.p, &a);
+		/* While `publishing` holds the next one back. */
+		if (e == 0 && f->io->published)
+			f->io->published(f->io->published_arg, f->ino, a.generation);
 		(void)fault_point("io.flush.committed");
 		lock_take(&f->lock);
 		publish_end_locked(&u, e, &a);

@@ -185,6 +185,15 @@ static void inode_assign(struct meta_attr *a, unsigned mask, const struct meta_a
 		a->layout = in->layout;
 }
 
+/*
+ * A reader's atime, with the ctime put back. Not a change: counted as one, a touch that comes late
+ * would look like another session's write to whoever keeps pages by generation.
+ */
+static bool inode_read_only_touched(unsigned mask)
+{
+	return mask == (META_SET_ATIME | META_SET_CTIME);
+}
+
 static int inode_setattr(struct kv_txn *t, void *arg)
 {
 	struct inode_op *o = arg;
@@ -195,7 +204,8 @@ static int inode_setattr(struct kv_txn *t, void *arg)
 		return err;
 	inode_assign(&a, o->mask, o->in);
 	a.ctime = o->mask & META_SET_CTIME ? o->in->ctime : o->now;
-	a.generation++;
+	if (!inode_read_only_touched(o->mask))
+		a.generation++;
 	if (o->mask & META_KILL_PRIV)
 		err = inode_kill_priv(t, &a);
 	if (!err && (o->mask & META_SET_MODE)) {

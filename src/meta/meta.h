@@ -89,7 +89,7 @@ tess_segid meta_segment_new(struct meta *m);	/* no transaction but once every 2^
 
 struct meta_attr {
 	uint64_t ino;
-	uint64_t generation;	/* grows with every change of content or attributes */
+	uint64_t generation;	/* grows with every change of content or attributes but a reader's atime */
 	uint64_t parent;	/* a directory's parent; a file's last known one, a hint */
 	uint32_t mode, uid, gid, nlink;
 	uint64_t rdev;

@@ -4,24 +4,46 @@
 . tests/mount/functions.bash
 start
 reads() { stat_of fuse.read; }
+
+# Requests that a command costs, at best: the kernel may take pages back at any time (memory
+# pressure, DAMON), so one run proves nothing; a mount that drops them does so in every run.
+best_reads() {
+	local n before best=999999
+	for _ in 1 2 3 4 5 6 7 8; do
+		"$1"
+		before=$(reads)
+		cat "$mnt/f" >/dev/null
+		n=$(($(reads) - before))
+		[ "$n" -lt "$best" ] && best=$n
+		[ "$best" -eq 0 ] && break
+	done
+	echo "$best"
+}
+again() { cat "$mnt/f" >/dev/null; }
+own_write() {
+	again
+	stat "$mnt/f" >/dev/null
+	printf changed | dd of="$mnt/f" bs=1 seek=500000 conv=notrunc status=none
+	sleep 1.1
+	stat "$mnt/f" >/dev/null
+}
+mode() { again; chmod 600 "$mnt/f"; }
+# Somebody else, here flush, publishes an open file's bytes.
+published() {
+	again
+	exec 3<>"$mnt/f"
+	printf again >&3
+	"$t" flush "$mnt"
+	printf more >&3
+	"$t" flush "$mnt"
+	exec 3>&-
+}
 head -c 1000000 /dev/urandom >"$mnt/f"
-cat "$mnt/f" >/dev/null
-n=$(reads)
-cat "$mnt/f" >/dev/null
-equal 'a second read asks nothing' "$n" "$(reads)"
-cat "$mnt/f" >/dev/null
-stat "$mnt/f" >/dev/null
-printf changed | dd of="$mnt/f" bs=1 seek=500000 conv=notrunc status=none
-n=$(reads)
-ok 'own write is seen' test "$(dd if="$mnt/f" bs=1 skip=500000 count=7 status=none)" = changed
-sleep 1.1
-stat "$mnt/f" >/dev/null
-cat "$mnt/f" >/dev/null
-ok 'and keeps the pages' test "$(($(reads) - n))" -le 1
-chmod 600 "$mnt/f"
-n=$(reads)
-cat "$mnt/f" >/dev/null
-equal 'a chmod keeps them, too' "$n" "$(reads)"
+equal 'a second read asks nothing' "$(best_reads again)" 0
+equal 'an own write keeps the pages' "$(best_reads own_write)" 0
+ok 'and is seen' test "$(dd if="$mnt/f" bs=1 skip=500000 count=7 status=none)" = changed
+equal 'a chmod keeps them, too' "$(best_reads mode)" 0
+equal 'and a publish behind the back of the writer' "$(best_reads published)" 0
 
 # One request per write(2), none for capabilities.
 x=$(stat_of fuse.getxattr) w=$(stat_of fuse.write)
