@@ -253,7 +253,7 @@ distclean: clean
 # --- what a fresh machine needs --------------------------------------------------------------
 
 PKGS := autoconf gcc libc6-dev make pkg-config fuse3 libfuse3-dev liblmdb-dev libxxhash-dev \
-	libjansson-dev libisal-dev liburing-dev
+	libjansson-dev libcurl4-openssl-dev libssl-dev libexpat1-dev libisal-dev liburing-dev librados-dev
 PKGS_TEST := check acl attr clang clang-format mandoc mpich libmpich-dev universal-ctags
 deps:
 	@BUILD=$(BUILD) tests/packages $(PKGS)

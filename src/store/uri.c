@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Target URIs:  SCHEME:PLACE[?NAME=VALUE[&NAME=VALUE]…], percent-encoding in PLACE and VALUE.
+ * Target URIs:  SCHEME:PLACE[?NAME=VALUE[&NAME=VALUE]…], percent-encoding in PLACE and VALUE. The
+ * stores of a network are written SCHEME://PLACE.
  *
  * Every parameter is in a table, the store's own or the one of the decorators, so that a misspelt
  * one is refused instead of ignored. A decorator is stacked when one of its parameters is there.
@@ -23,17 +24,31 @@ struct scheme {
 	bool                    place;	/* PLACE must be there */
 	bool                    path;	/* PLACE is a path of this host */
 	const char *const      *params;	/* NULL-terminated */
+	const char             *form;	/* how a URI of it looks */
+	bool                    net;	/* PLACE follows "//"; net_defaults apply */
 };
 
 static const char *const kv_params[] = { "size", "index", "inline", "direct", NULL };
 static const char *const mem_params[] = { "size", NULL };
 static const char *const no_params[] = { NULL };
 static const struct scheme schemes[] = {
-	{ "kv", &store_kv_ops, true, true, kv_params },
-	{ "mem", &store_mem_ops, false, false, mem_params },
-	{ "rados", NULL, true, false, no_params },
-	{ "s3", NULL, true, false, no_params },
-	{ "swift", NULL, true, false, no_params },
+	{ "kv", &store_kv_ops, true, true, kv_params, "kv:PATH", false },
+	{ "mem", &store_mem_ops, false, false, mem_params, "mem:", false },
+	{ "rados", NULL, true, false, no_params, "rados://POOL[/NAMESPACE]", true },
+	{ "s3", NULL, true, false, no_params, "s3://BUCKET[/PREFIX]", true },
+	{ "swift", NULL, true, false, no_params, "swift://CONTAINER[/PREFIX]", true },
+};
+
+/*
+ * What a store behind a network gets unless the URI says otherwise: without a deadline a service
+ * that vanished would hold its callers for ever; one that hiccups is not worth an I/O error.
+ */
+static const struct {
+	const char *name, *value;
+} net_defaults[] = {
+	{ "retry", "12" },
+	{ "deadline", "60s" },
+	{ "limit", "auto" },
 };
 
 /* Innermost first. A decorator is there when its first parameter is, or another of its own. */
@@ -180,6 +195,22 @@ static int uri_params(struct uri *u, char *query, struct text *why)
 	return 0;
 }
 
+static int uri_defaults(struct uri *u, struct text *why)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(net_defaults); i++) {
+		if (uri_param(&u->conf, net_defaults[i].name))
+			continue;
+		if (u->n == PARAMS_MAX) {
+			text_fmt(why, "%s: more than %zu parameters", u->conf.uri,
+				 PARAMS_MAX - ARRAY_SIZE(net_defaults));
+			return -TESS_E_URI;
+		}
+		u->params[u->n].name = net_defaults[i].name;
+		u->params[u->n++].value = net_defaults[i].value;
+	}
+	return 0;
+}
+
 static int uri_scheme(struct uri *u, const char *name, struct text *why)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(schemes); i++) {
@@ -229,6 +260,11 @@ static int uri_parse(struct uri *u, const char *uri, struct text *why)
 	*place++ = 0;
 	if (uri_scheme(u, u->buf, why) < 0)
 		return -TESS_E_URI;
+	if (u->scheme->net && strncmp(place, "//", 2) != 0) {
+		text_fmt(why, "%s: a target of %s is written %s", uri, u->buf, u->scheme->form);
+		return -TESS_E_URI;
+	}
+	place += u->scheme->net ? 2 : 0;
 	query = strchr(place, '?');
 	if (query)
 		*query++ = 0;
@@ -237,12 +273,14 @@ static int uri_parse(struct uri *u, const char *uri, struct text *why)
 		return -TESS_E_URI;
 	}
 	if (!*place && u->scheme->place) {
-		text_fmt(why, "%s: no place; a target is %s:PATH", uri, u->scheme->name);
+		text_fmt(why, "%s: no place; a target is %s", uri, u->scheme->form);
 		return -TESS_E_URI;
 	}
 	u->conf.scheme = u->buf;
 	u->conf.place = place;
-	return query ? uri_params(u, query, why) : 0;
+	if (query && uri_params(u, query, why) < 0)
+		return -TESS_E_URI;
+	return u->scheme->net ? uri_defaults(u, why) : 0;
 }
 
 static bool deco_wanted(const struct uri *u, const struct deco *d)
