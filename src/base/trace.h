@@ -38,6 +38,11 @@ static inline void trace_add(struct trace_counter *c, uint64_t n)
 {
 	atomic_fetch_add_explicit(&c->n, n, memory_order_relaxed);
 }
+/* A level, such as a queue's length. */
+static inline void trace_set(struct trace_counter *c, uint64_t n)
+{
+	atomic_store_explicit(&c->n, n, memory_order_relaxed);
+}
 void trace_lat(struct trace_hist *h, int64_t ns);
 /* Upper bound, ns, of quantile q in (0, 1]; 0 when empty. */
 uint64_t trace_quantile(const struct trace_hist *h, double q);

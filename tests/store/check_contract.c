@@ -24,6 +24,7 @@ static const char *const stacks[] = {
 	"kv:@/dev?size=64M&direct=0",
 	"kv:@/dev?size=64M&inline=0&trace=0",
 	"mem:?size=64M&limit=1",
+	"kv:@/dev?size=64M&limit=auto",
 	"kv:@/dev?size=64M&limit=2",
 	"mem:?size=64M&latency=1ms&rate=4G",
 	"kv:@/dev?size=64M&latency=1ms",
