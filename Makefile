@@ -119,14 +119,14 @@ endif
 # --- tests and benchmarks --------------------------------------------------------------------
 
 # Programs of the first list of tiers are tests themselves; those of the second serve *.sh there,
-# except the ones named check_*.
+# except the ones named check_*. Those of tests/servers serve other tests, and are built with them.
 PROGRAM_TIERS := unit prop store fault model fuzz
 SCRIPT_TIERS := mount crash powercut hpc
 TIERS := lint $(PROGRAM_TIERS) $(SCRIPT_TIERS)
 
 progs_of = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/$(1)/*.c))
 HPC_PROGS := $(if $(MPICC),$(call progs_of,hpc))
-TEST_PROGS := $(foreach t,$(PROGRAM_TIERS) mount crash powercut,$(call progs_of,$(t)))
+TEST_PROGS := $(foreach t,$(PROGRAM_TIERS) mount crash powercut servers,$(call progs_of,$(t)))
 PRELOADS := $(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/preload/*.c))
 BENCH_PROGS := $(patsubst %.c,$(BUILD)/%,$(wildcard bench/*.c))
 TESTLIB_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/lib/*.c))
@@ -173,6 +173,7 @@ RUN = BUILD=$(BUILD) CC='$(CC)' MPICC='$(MPICC)' SANFLAGS='$(SANFLAGS)' TESTS='$
 .PHONY: check-built bench-build $(addprefix check-,$(TIERS))
 # A tier never waits for another's programs; these need the program tessera besides their own.
 MOUNT_TIERS := fault model $(SCRIPT_TIERS)
+SERVED_TIERS := store $(MOUNT_TIERS)
 check-lint: ; @$(RUN) $(call cases_of,lint)
 $(patsubst %,check-%,$(filter-out lint,$(TIERS))): check-%: need-check
 	@$(MAKE) --no-print-directory tier-$*
@@ -180,6 +181,7 @@ $(patsubst %,check-%,$(filter-out lint,$(TIERS))): check-%: need-check
 $(patsubst %,tier-%,$(filter-out lint,$(TIERS))): tier-%: FORCE
 	@$(MAKE) $(if $(V),,-s) --no-print-directory $(if $(filter $*,$(MOUNT_TIERS)),all) \
 		$(if $(filter hpc,$*),$(HPC_PROGS),$(call progs_of,$*)) \
+		$(if $(filter $*,$(SERVED_TIERS)),$(call progs_of,servers)) \
 		$(if $(filter powercut,$*),$(PRELOADS)) nothing
 check-built: need-check all tests
 	@$(RUN) $(foreach t,$(TIERS),$(call cases_of,$(t)))
