@@ -119,14 +119,14 @@ endif
 # --- tests and benchmarks --------------------------------------------------------------------
 
 # Programs of the first list of tiers are tests themselves; those of the second serve *.sh there,
-# except the ones named check_*. Those of tests/servers serve other tests, and are built with them.
+# except the ones named check_*. Those of tests/servers serve other tests too, and are built with them.
 PROGRAM_TIERS := unit prop store fault model fuzz
-SCRIPT_TIERS := mount crash powercut hpc
+SCRIPT_TIERS := mount crash powercut hpc servers
 TIERS := lint $(PROGRAM_TIERS) $(SCRIPT_TIERS)
 
 progs_of = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/$(1)/*.c))
 HPC_PROGS := $(if $(MPICC),$(call progs_of,hpc))
-TEST_PROGS := $(foreach t,$(PROGRAM_TIERS) mount crash powercut servers,$(call progs_of,$(t)))
+TEST_PROGS := $(foreach t,$(PROGRAM_TIERS) $(filter-out hpc,$(SCRIPT_TIERS)),$(call progs_of,$(t)))
 PRELOADS := $(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/preload/*.c))
 BENCH_PROGS := $(patsubst %.c,$(BUILD)/%,$(wildcard bench/*.c))
 TESTLIB_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/lib/*.c))
@@ -174,6 +174,8 @@ RUN = BUILD=$(BUILD) CC='$(CC)' MPICC='$(MPICC)' SANFLAGS='$(SANFLAGS)' TESTS='$
 # A tier never waits for another's programs; these need the program tessera besides their own.
 MOUNT_TIERS := fault model $(SCRIPT_TIERS)
 SERVED_TIERS := store $(MOUNT_TIERS)
+# What the others test on a local store, this one does on real servers, with their programs.
+SERVERS_USE := store model crash fault mount
 check-lint: ; @$(RUN) $(call cases_of,lint)
 $(patsubst %,check-%,$(filter-out lint,$(TIERS))): check-%: need-check
 	@$(MAKE) --no-print-directory tier-$*
@@ -182,6 +184,7 @@ $(patsubst %,tier-%,$(filter-out lint,$(TIERS))): tier-%: FORCE
 	@$(MAKE) $(if $(V),,-s) --no-print-directory $(if $(filter $*,$(MOUNT_TIERS)),all) \
 		$(if $(filter hpc,$*),$(HPC_PROGS),$(call progs_of,$*)) \
 		$(if $(filter $*,$(SERVED_TIERS)),$(call progs_of,servers)) \
+		$(if $(filter servers,$*),$(foreach t,$(SERVERS_USE),$(call progs_of,$(t))) $(HPC_PROGS)) \
 		$(if $(filter powercut,$*),$(PRELOADS)) nothing
 check-built: need-check all tests
 	@$(RUN) $(foreach t,$(TIERS),$(call cases_of,$(t)))
@@ -257,10 +260,15 @@ distclean: clean
 PKGS := autoconf gcc libc6-dev make pkg-config fuse3 libfuse3-dev liblmdb-dev libxxhash-dev \
 	libjansson-dev libcurl4-openssl-dev libssl-dev libexpat1-dev libisal-dev liburing-dev librados-dev
 PKGS_TEST := check acl attr clang clang-format mandoc mpich libmpich-dev universal-ctags
+# What real object stores need, to be tested on: 120 MB. Where they cannot be had, their tests are skipped.
+PKGS_CEPH := ceph-mon ceph-mgr ceph-osd ceph-common radosgw
+PKGS_SWIFT := swift-proxy swift-account swift-container swift-object memcached
 deps:
 	@BUILD=$(BUILD) tests/packages $(PKGS)
 deps-test:
 	@BUILD=$(BUILD) tests/packages $(PKGS_TEST)
+	@BUILD=$(BUILD) tests/packages -o $(PKGS_CEPH)
+	@BUILD=$(BUILD) tests/packages -o $(PKGS_SWIFT)
 # A libfuse with FUSE over io_uring, for CONFIGURE_ARGS=--with-fuse=$(LIBFUSE_PREFIX).
 LIBFUSE_PREFIX ?= $(TOP)/build-libfuse
 deps-libfuse:
