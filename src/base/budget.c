@@ -192,13 +192,15 @@ static void budget_pause(struct budget *b, int64_t deadline)
 	atomic_fetch_sub(&b->waiters, 1);
 }
 
-int budget_wait_dirty(struct budget *b, int64_t deadline)
+int budget_wait_dirty(struct budget *b, const struct tess_req *req, int64_t deadline)
 {
 	uint64_t total = budget_total(b);
 
 	if (total > b->limit && b->reclaim)
 		b->reclaim(b->arg, total - b->limit);
 	while (budget_over(b, MEM_DIRTY)) {
+		if (req && atomic_load(&req->cancelled))
+			return -EINTR;
 		if (clock_now() >= deadline)
 			return -ETIMEDOUT;
 		if (b->kick)

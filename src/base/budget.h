@@ -5,6 +5,7 @@
  * One memory budget for everything that grows with load: write buffers, read-ahead, caches.
  * Cache memory is what is given back first: when a writer must wait, the reclaim callback is asked.
  */
+#include "base/req.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -27,6 +28,6 @@ bool budget_over(const struct budget *b, enum mem_use use);
  * Waits until MEM_DIRTY is below its share or `deadline`; calls reclaim first, and `kick` (the flusher) on
  * each wait. 0, or -ETIMEDOUT. Called with no lock held.
  */
-int  budget_wait_dirty(struct budget *b, int64_t deadline);
+int  budget_wait_dirty(struct budget *b, const struct tess_req *req, int64_t deadline);
 void budget_set_reclaim(struct budget *b, void (*reclaim)(void *, uint64_t want), void (*kick)(void *), void *arg);
 #endif

@@ -56,6 +56,16 @@ int fs_close(struct fs *fs)
 	return r;
 }
 
+void fs_given_up(struct fs *fs)
+{
+	io_given_up(fs->conf.io);
+}
+
+bool fs_is_local(const struct fs *fs)
+{
+	return io_is_local(fs->conf.io);
+}
+
 const struct tess_policy *fs_policy(const struct fs *fs)
 {
 	return fs->conf.policy;

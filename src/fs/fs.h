@@ -134,6 +134,9 @@ int fs_copy(struct fs_file *src, uint64_t src_off, struct fs_file *dst, uint64_t
 	    uint64_t len, struct tess_req *req, uint64_t *ret_n);
 void fs_release(struct fs_file *fh, struct tess_req *req);
 uint64_t fs_file_ino(const struct fs_file *fh);
+/* Some request's `cancelled` was set: what waits for a store for its sake ends soon. Only sets a flag. */
+void fs_given_up(struct fs *fs);
+bool fs_is_local(const struct fs *fs);		/* no store is behind a network */
 bool fs_file_dirty(const struct fs_file *fh);	/* a flush or the last release has something to publish */
 bool fs_write_waits(const struct fs_file *fh);	/* a write now would wait: for memory, or O_SYNC */
 

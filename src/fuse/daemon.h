@@ -63,6 +63,11 @@ struct op {
 void op_begin(struct op *op, fuse_req_t fuse, enum daemon_op code, uint64_t ino);
 /* The death of the application cancels op->req. For what may wait long; op stays where it is. */
 void op_watch(struct op *op);
+/*
+ * The program is on its way out because a signal killed it; true for the closes that its exit makes. No
+ * interrupt tells: a process that exits takes no signals any more.
+ */
+bool op_died_of_signal(const struct op *op);
 
 /* What a request asks, for those that another thread may carry out. `buf` is libfuse's. */
 struct op_args {

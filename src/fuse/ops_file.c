@@ -115,8 +115,15 @@ static void op_write(fuse_req_t fuse, fuse_ino_t ino, const char *buf, size_t si
 	op_run(fuse, OP_WRITE, ino, &a, fs_write_waits(file_of(fi)), run_write);
 }
 
+/*
+ * The kernel waits for the answer whatever happens to the program: one that was killed must not stay
+ * until a store has answered. Its bytes go on their way; nobody is left to be told how it ended.
+ */
 static void run_flush(struct op *op, const struct op_args *a)
 {
+	op_watch(op);
+	if (!fs_is_local(op->d->fs) && op_died_of_signal(op))
+		atomic_store(&op->req.cancelled, true);
 	reply_err(op, fs_flush(file_of(&a->fi), &op->req));
 }
 

@@ -73,13 +73,42 @@ static bool op_is_killed(pid_t tid)
 	return killed;
 }
 
+/* Fields of /proc/PID/stat behind the name, which may hold anything: proc(5), 3 is the first. */
+#define STAT_FLAGS	9
+#define STAT_EXIT_CODE	52
+#define PF_EXITING	0x4u	/* linux/sched.h; part of what stat shows since 2.6 */
+
+bool op_died_of_signal(const struct op *op)
+{
+	unsigned long flags = 0, code = 0;
+	char path[32], line[1024];
+	char *at;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)op->req.pid);
+	scoped_file FILE *f = fopen(path, "re");
+
+	if (!f || !fgets(line, sizeof(line), f))
+		return false;
+	at = strrchr(line, ')');
+	for (unsigned i = 2; at && i < STAT_EXIT_CODE; i++) {
+		at = strchr(at + 1, ' ');
+		if (at && i + 1 == STAT_FLAGS)
+			flags = strtoul(at, NULL, 10);
+		if (at && i + 1 == STAT_EXIT_CODE)
+			code = strtoul(at, NULL, 10);
+	}
+	return (flags & PF_EXITING) && (code & 0x7f) != 0;
+}
+
 static void op_interrupt(fuse_req_t fuse, void *data)
 {
 	struct op *op = data;
 
 	(void)fuse;
-	if (op_is_killed(op->req.pid))
-		atomic_store(&op->req.cancelled, true);
+	if (!op_is_killed(op->req.pid))
+		return;
+	atomic_store(&op->req.cancelled, true);
+	fs_given_up(op->d->fs);
 }
 
 void op_watch(struct op *op)

@@ -14,6 +14,8 @@ LOG_MODULE("mount");
 #define SESSION_READAHEAD 1024u	     /* KiB: one full read request ahead */
 #define SESSION_THREADS \
 	32u /* most wait in fsync or for memory, so more than there are processors */
+#define SESSION_THREADS_NET \
+	128u /* a store that hangs holds its waiters for a minute: the others must find a thread */
 #define SESSION_BACKGROUND 256u /* asynchronous reads the kernel may have in flight */
 
 /* ---- what libfuse says while mounting: the last line is the reason when it fails ---- */
@@ -240,10 +242,16 @@ static int session_mount(struct daemon *d, char *why)
 	return 0;
 }
 
+static unsigned session_threads(const struct daemon *d)
+{
+	if (d->conf->conf->threads)
+		return (unsigned)d->conf->conf->threads;
+	return fs_is_local(d->fs) ? SESSION_THREADS : SESSION_THREADS_NET;
+}
+
 static int session_loop(struct daemon *d, char *why)
 {
-	const struct tess_conf *conf = d->conf->conf;
-	unsigned threads = conf->threads ? (unsigned)conf->threads : SESSION_THREADS;
+	unsigned threads = session_threads(d);
 	struct fuse_loop_config *cfg = fuse_loop_cfg_create();
 	int r;
 
@@ -295,7 +303,7 @@ int fuse_serve(struct tess *t, const struct fuse_serve_conf *conf, char *why)
 	if (r < 0)
 		return r;
 	if (d.uring)
-		r = pool_new(&d.waiters, "fuse-wait", SESSION_THREADS, SESSION_BACKGROUND);
+		r = pool_new(&d.waiters, "fuse-wait", session_threads(&d), SESSION_BACKGROUND);
 	if (r == 0)
 		r = session_mount(&d, why);
 	if (r == 0) {

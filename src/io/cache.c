@@ -270,6 +270,37 @@ int cache_load(struct io *io, const struct meta_segment *seg, uint32_t index, bo
 	return 0;
 }
 
+/* Takes the waiters of a shard that were given up. */
+static void waiters_given_up(struct shard *s, struct list_node *ret)
+{
+	struct htab_node *h = NULL;
+
+	scoped_lock(&s->lock);
+	while ((h = htab_next(&s->table, h)) != NULL) {
+		struct chunk *c = container_of(h, struct chunk, node);
+
+		list_for_each_safe(n, tmp, &c->waiters) {
+			if (!atomic_load(&list_entry(n, struct cache_wait, link)->req->cancelled))
+				continue;
+			list_remove(n);
+			list_push_back(ret, n);
+		}
+	}
+}
+
+void cache_hurry(struct io *io)
+{
+	struct list_node over = LIST_INIT(over), *n;
+
+	for (unsigned i = 0; i < SHARDS; i++)
+		waiters_given_up(&io->cache->shard[i], &over);
+	while ((n = list_pop_front(&over))) {
+		struct cache_wait *w = list_entry(n, struct cache_wait, link);
+
+		w->fn(w, NULL, -EINTR);
+	}
+}
+
 void cache_drain(struct io *io)
 {
 	struct cache *c = io->cache;

@@ -384,12 +384,16 @@ static void view_locked(struct io_file *f, bool final, struct tess_map_view *ret
 }
 
 /* Takes the planner's seat: 1, 0 when there is nothing to plan, or negative. */
-static int plan_begin_locked(struct io_file *f, struct tess_range **ret, unsigned *ret_n)
+static int plan_begin_locked(struct io_file *f, const struct tess_req *req,
+			     struct tess_range **ret, unsigned *ret_n)
 {
 	int e;
 
-	while (f->planning)
-		cond_wait(&f->cond, &f->lock);
+	while (f->planning) {
+		e = io_wait_locked(&f->cond, &f->lock, req);
+		if (e < 0)
+			return e;
+	}
 	if (f->dirty.nodes[DIRTY_MEM] == 0)
 		return 0;
 	if (f->lay.err < 0) {
@@ -416,7 +420,7 @@ static int flush_prepare(struct io_file *f, struct tess_req *req, bool final,
 	int e;
 
 	lock_take(&f->lock);
-	e = plan_begin_locked(f, &ranges, &n);
+	e = plan_begin_locked(f, req, &ranges, &n);
 	view_locked(f, final, &v);
 	lay = f->lay;
 	lock_drop(&f->lock);
@@ -447,8 +451,22 @@ int io_flush_start(struct io_file *f, struct tess_req *req, bool final, uint64_t
 	return e;
 }
 
-void io_flush_wait(struct io_file *f, uint64_t last)
+int io_wait_locked(struct cond *c, struct lock *l, const struct tess_req *req)
 {
+	int64_t until = clock_now() + IO_LOOK;
+
+	if (atomic_load(&req->cancelled))
+		return -EINTR;
+	if (req_expired(req))
+		return -ETIMEDOUT;
+	(void)cond_wait_until(c, l, MIN(until, req->deadline));
+	return 0;
+}
+
+int io_flush_wait(struct io_file *f, const struct tess_req *req, uint64_t last)
+{
+	int e;
+
 	scoped_lock(&f->lock);
 	for (;;) {
 		bool any = false;
@@ -456,8 +474,10 @@ void io_flush_wait(struct io_file *f, uint64_t last)
 		list_for_each(n, &f->inflight)
 			any |= list_entry(n, struct io_flush, link)->no <= last;
 		if (!any)
-			return;
-		cond_wait(&f->cond, &f->lock);
+			return 0;
+		e = io_wait_locked(&f->cond, &f->lock, req);
+		if (e < 0)
+			return e;
 	}
 }
 

@@ -64,6 +64,29 @@ static void trim_idle(struct io *io, uint64_t *seen, int64_t *due)
 	*due = clock_now() + TRIM_AFTER;
 }
 
+/* Several looks: a request may have been on its way to where it waits, or to its store. */
+#define GIVEN_UP_LOOKS 10u
+
+void io_given_up(struct io *io)
+{
+	atomic_store(&io->given_up, GIVEN_UP_LOOKS);
+}
+
+bool io_is_local(const struct io *io)
+{
+	return io->local;
+}
+
+static void hurry_given_up(struct io *io)
+{
+	if (atomic_load(&io->given_up) == 0)
+		return;
+	atomic_fetch_sub(&io->given_up, 1);
+	if (io_fetch_hurry(io))
+		io_given_up(io);
+	cache_hurry(io);
+}
+
 static void *minder_main(void *arg)
 {
 	struct io *io = arg;
@@ -88,6 +111,7 @@ static void *minder_main(void *arg)
 		if (pressed)
 			io_flush_pressed(io);
 		seal_idle(io);
+		hurry_given_up(io);
 		if (atomic_exchange(&io->failing, false))
 			io_flush_retry(io);
 		trim_idle(io, &seen, &due);
@@ -223,6 +247,7 @@ static void io_free(struct io *io)
 	buf_unref(io->zero);
 	trace_unregister(&io->group);
 	lock_done(&io->gc_lock);
+	lock_done(&io->fetch_lock);
 	cond_done(&io->idle);
 	cond_done(&io->wake);
 	lock_done(&io->lock);
@@ -240,6 +265,8 @@ int io_open(struct io **ret, const struct io_conf *conf, struct text *why)
 	cond_init(&io->wake);
 	cond_init(&io->idle);
 	lock_init(&io->gc_lock, LOCK_LEAF, "io.gc");
+	lock_init(&io->fetch_lock, LOCK_LEAF, "io.fetches");
+	list_init(&io->fetches);
 	list_init(&io->files);
 	list_init(&io->dead);
 	set_targets(io, conf);
@@ -288,11 +315,13 @@ void io_adopted_wait(struct io *io)
 static int drain(struct io *io, struct text *why)
 {
 	uint64_t n, bytes;
+	struct tess_req req;
 	int e = 0;
 
+	req_begin(&req, "drain");
 	io_adopted_wait(io);
 	for (unsigned i = 0; i < DRAIN_TRIES; i++) {
-		e = seal_all(io, CLOCK_NEVER);
+		e = seal_all(io, &req);
 		if (e == 0 || e == -ETIMEDOUT)
 			break;
 		clock_sleep(NS_PER_S / 10);

@@ -171,6 +171,12 @@ struct io_read {
  */
 void io_read(struct io_read *r);
 void io_read_release(struct io_read *r);
+/*
+ * Some request's `cancelled` was set. Reads that wait for a store for its sake are hurried and end
+ * with -ECANCELED or -EINTR; writes and syncs look themselves. Only sets a flag: may be called with any lock held.
+ */
+void io_given_up(struct io *io);
+bool io_is_local(const struct io *io);	/* no target is behind a network: nothing waits for long */
 /* Waits; for tools and tests. Returns bytes or negative. */
 ssize_t io_read_sync(struct io_file *f, struct tess_req *req, uint64_t off, void *p, size_t len);
 

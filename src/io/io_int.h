@@ -31,6 +31,7 @@
 #define IO_SCATTER_MAX   (UINT64_C(64) << 20)	/* scattered dirty bytes of a file that wait to be sorted */
 #define IO_SCATTER_PIECE (UINT64_C(16) << 10)	/* mean piece below which dirty bytes count as scattered */
 #define IO_DEADLINE      (120 * NS_PER_S)	/* of background store requests */
+#define IO_LOOK          (100 * NS_PER_MS)	/* between two looks whether a waiting request was given up */
 #define IO_CHUNK         (UINT64_C(1) << 20)	/* of a segment: what the cache holds and read-ahead fetches */
 
 enum io_counter {
@@ -82,6 +83,10 @@ struct io {
 	struct lock      gc_lock;	/* LOCK_IO_FILE: dead, unlinks; and one collection at a time */
 	struct list_node dead;		/* struct io_dead: stored, never published, nobody's */
 	bool             collecting;
+
+	struct lock      fetch_lock;	/* LOCK_LEAF */
+	struct list_node fetches;	/* struct io_fetch.link: those that a read may give up */
+	atomic_uint      given_up;	/* some request was cancelled: looks for it that are left */
 
 	struct stage    *stage;		/* owned */
 	struct cache    *cache;		/* owned */
@@ -183,7 +188,10 @@ void io_target_changed(struct io_tgt *t);
 /* Plans and starts storing MEM bytes; waits for staging space, not for PUTs. *ret_last: number of the newest flush. */
 int  io_flush_start(struct io_file *f, struct tess_req *req, bool final, uint64_t *ret_last);
 /* Until flushes up to `last` are settled. */
-void io_flush_wait(struct io_file *f, uint64_t last);
+/* -EINTR, -ETIMEDOUT: `req` was given up; what was started goes on. */
+int  io_flush_wait(struct io_file *f, const struct tess_req *req, uint64_t last);
+/* One wait, of at most a moment: nobody wakes the condition of a request that was given up. */
+int  io_wait_locked(struct cond *c, struct lock *l, const struct tess_req *req);
 void io_flush_schedule_locked(struct io_file *f, bool final);	/* a job in the pool, soon */
 void io_flush_check_locked(struct io_file *f);			/* after a write: is one due? */
 void io_flush_pressed(struct io *io);			/* memory is short: every dirty file */

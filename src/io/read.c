@@ -443,6 +443,7 @@ static int part_chunk(struct io_read_priv *v, struct part *p)
 
 	p->chunk_at = p->at - index * IO_CHUNK;
 	p->wait.fn = part_cached;
+	p->wait.req = v->r->req;
 	list_init(&p->wait.link);
 	for (;;) {
 		atomic_fetch_add(&v->left, 1);

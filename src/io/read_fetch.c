@@ -25,10 +25,88 @@ static bool verify(const struct io_fetch *f)
 
 static void fetch_submit(struct io_fetch *f);
 
+static struct store *fetch_store(const struct io_fetch *f, unsigned i)
+{
+	unsigned shard;
+	tess_segid id;
+
+	(void)place_parse(f->ops[i].key.name, &id, &shard);
+	return io_target(f->io, f->seg.target[shard])->store;
+}
+
+/* ---- requests that are given up ---- */
+
+static void fetch_enter(struct io_fetch *f)
+{
+	if (f->io->local)
+		return;
+	scoped_lock(&f->io->fetch_lock);
+	list_push_back(&f->io->fetches, &f->link);
+}
+
+static void fetch_leave(struct io_fetch *f)
+{
+	if (f->io->local)
+		return;
+	scoped_lock(&f->io->fetch_lock);
+	list_remove(&f->link);
+}
+
+/* Holds a fetch as one more answer that is awaited, unless the last one came. */
+static bool fetch_pin(struct io_fetch *f)
+{
+	unsigned left = atomic_load(&f->left);
+
+	while (left > 0)
+		if (atomic_compare_exchange_weak(&f->left, &left, left + 1))
+			return true;
+	return false;
+}
+
+/* One that was given up, pinned; moved to the end, so that each is looked at once. */
+static struct io_fetch *fetch_next_given_up(struct io *io, unsigned *inout_n)
+{
+	scoped_lock(&io->fetch_lock);
+	while (*inout_n > 0 && !list_empty(&io->fetches)) {
+		struct io_fetch *f = list_entry(io->fetches.next, struct io_fetch, link);
+
+		--*inout_n;
+		list_remove(&f->link);
+		list_push_back(&io->fetches, &f->link);
+		if (atomic_load(&f->req->cancelled) && fetch_pin(f))
+			return f;
+	}
+	return NULL;
+}
+
+static void fetch_drop(struct io_fetch *f, int err);
+
+bool io_fetch_hurry(struct io *io)
+{
+	struct io_fetch *f;
+	unsigned n = 0;
+	bool any = false;
+
+	lock_take(&io->fetch_lock);
+	list_for_each(at, &io->fetches)
+		n++;
+	lock_drop(&io->fetch_lock);
+	while ((f = fetch_next_given_up(io, &n)) != NULL) {
+		for (unsigned i = 0; i < f->nops; i++)
+			store_cancel(fetch_store(f, i), &f->ops[i]);
+		fetch_drop(f, 0);
+		any = true;
+	}
+	return any;
+}
+
+/* ---- one fetch ---- */
+
 static void fetch_finish(struct io_fetch *f)
 {
 	int e = atomic_load(&f->first_err);
 
+	fetch_leave(f);
 	if (e == -ENOENT)
 		e = -TESS_E_NO_OBJECT;
 	if (e == 0 && !verify(f)) {
@@ -128,13 +206,9 @@ static void fetch_submit(struct io_fetch *f)
 
 	atomic_store(&f->first_err, 0);
 	atomic_store(&f->left, n + 1);
-	for (unsigned i = 0; i < n; i++) {
-		unsigned shard;
-		tess_segid id;
-
-		(void)place_parse(f->ops[i].key.name, &id, &shard);
-		store_submit(io_target(f->io, f->seg.target[shard])->store, &f->ops[i]);
-	}
+	fetch_enter(f);
+	for (unsigned i = 0; i < n; i++)
+		store_submit(fetch_store(f, i), &f->ops[i]);
 	fetch_drop(f, 0);
 }
 

@@ -25,8 +25,11 @@ struct io_fetch {
 	unsigned            nops, tries;
 	atomic_uint         left;
 	atomic_int          first_err;
+	struct list_node    link;	/* io->fetches */
 };
 void io_fetch_start(struct io_fetch *f);
+/* Cancels the requests of those whose `req` was given up. True: there were some. */
+bool io_fetch_hurry(struct io *io);
 void io_fetch_done(struct io_fetch *f);		/* frees what it owns, not itself */
 /* The blocks of a segment of `len` bytes that `want` touches. */
 struct tess_range io_fetch_blocks(struct tess_range want, uint64_t len);
@@ -34,6 +37,7 @@ struct tess_range io_fetch_blocks(struct tess_range want, uint64_t len);
 /* ---- cache.c: chunks of durable segments ---- */
 struct cache_wait {
 	struct list_node link;
+	const struct tess_req *req;	/* who waits; borrowed */
 	void (*fn)(struct cache_wait *w, struct buf *b, int err);	/* b: borrowed for the call */
 };
 enum cache_got { CACHE_MISS, CACHE_HIT, CACHE_WAIT };
@@ -49,6 +53,7 @@ enum cache_got cache_get(struct io *io, tess_segid seg, uint32_t chunk, struct b
 int  cache_load(struct io *io, const struct meta_segment *seg, uint32_t chunk, bool ahead);
 /* Counts a miss; true: load the chunk, there will be more. */
 bool cache_often_missed(struct io *io, tess_segid seg, uint32_t chunk);
+void cache_hurry(struct io *io);	/* ends the waits of requests that were given up with -EINTR */
 void cache_reclaim(void *io, uint64_t want);	/* frees about this much of what nobody uses */
 void cache_drain(struct io *io);		/* waits for loads */
 uint64_t cache_bytes(struct io *io);

@@ -263,29 +263,38 @@ static int seal_poll_locked(struct stage *st, uint64_t last, uint64_t failures)
 	return 0;
 }
 
-int seal_all(struct io *io, int64_t deadline)
+static int seal_wait_locked(struct stage *st, const struct tess_req *req, int64_t limit)
+{
+	return clock_now() >= limit ? -ETIMEDOUT : io_wait_locked(&st->cond, &st->lock, req);
+}
+
+int seal_all(struct io *io, const struct tess_req *req)
 {
 	struct stage *st = io->stage;
 	int64_t limit = clock_now() + SEAL_PATIENCE;
 	uint64_t last, failures;
 	int e;
 
-	limit = MIN(limit, deadline);
+	limit = MIN(limit, req->deadline);
 	scoped_lock(&st->lock);
 	last = st->births;
 	failures = st->failures;
-	while (st->sealing >= SEAL_SHARED)
-		if (!cond_wait_until(&st->cond, &st->lock, limit))
-			return -ETIMEDOUT;
+	while (st->sealing >= SEAL_SHARED) {
+		e = seal_wait_locked(st, req, limit);
+		if (e < 0)
+			return e;
+	}
 	list_for_each(n, &st->segs) {
 		struct stage_seg *s = list_entry(n, struct stage_seg, link);
 
 		if (s->birth <= last)
 			seal_submit_locked(s);
 	}
-	while ((e = seal_poll_locked(st, last, failures)) == 1)
-		if (!cond_wait_until(&st->cond, &st->lock, limit))
-			return -ETIMEDOUT;
+	while ((e = seal_poll_locked(st, last, failures)) == 1) {
+		e = seal_wait_locked(st, req, limit);
+		if (e < 0)
+			break;
+	}
 	return e;
 }
 

@@ -124,7 +124,7 @@ void seal_submit_locked(struct stage_seg *s);	/* OPEN or CLOSED → a worker wil
 void seal_idle(struct io *io);			/* what idles, and failed ones whose back-off passed */
 void seal_full(struct io *io);			/* all that is open: room is needed */
 /* Seals all that is appended so far and waits; callers at one time share the seals. */
-int  seal_all(struct io *io, int64_t deadline);
+int  seal_all(struct io *io, const struct tess_req *req);
 void seal_adopt(struct io *io);			/* dead sessions' staging */
 void seal_retired(struct io *io);		/* unlinks those whose checkpoint came */
 #endif

@@ -266,9 +266,11 @@ static int store_and_publish(struct io_file *f, struct tess_req *req, bool soon)
 {
 	uint32_t seen = io_file_error_seq(f);
 	uint64_t last;
-	int e = io_flush_start(f, req, true, &last), failed;
+	int e = io_flush_start(f, req, true, &last), waited, failed;
 
-	io_flush_wait(f, last);
+	waited = io_flush_wait(f, req, last);
+	if (e == 0)
+		e = waited;
 	failed = io_file_error(f, &seen);
 	if (e == 0)
 		e = failed;
@@ -286,7 +288,7 @@ int io_sync_file(struct io_file *f, struct tess_req *req, enum io_sync how)
 	if (io_file_dirty(f))
 		e = store_and_publish(f, req, how == IO_DURABLE && io->fsync_local);
 	if (e == 0 && how == IO_DURABLE && !io->fsync_local)
-		e = seal_all(io, req->deadline);
+		e = seal_all(io, req);
 	if (e == 0 && how == IO_DURABLE)
 		e = io_checkpoint(io);
 	trace_lat(&io->hists[IO_H_SYNC], clock_now() - began);
@@ -314,7 +316,7 @@ int io_sync_all(struct io *io, struct tess_req *req)
 
 	io_adopted_wait(io);
 	io_files_each(io, sync_one, &a);
-	e = seal_all(io, req->deadline);
+	e = seal_all(io, req);
 	if (a.err == 0)
 		a.err = e;
 	e = io_checkpoint(io);

@@ -11,7 +11,7 @@ static int wait_memory(struct io *io, const struct tess_req *req)
 {
 	int64_t limit = clock_now() + WRITE_PATIENCE;
 
-	return budget_wait_dirty(io->budget, MIN(req->deadline, limit));
+	return budget_wait_dirty(io->budget, req, MIN(req->deadline, limit));
 }
 
 bool io_write_waits(const struct io *io)

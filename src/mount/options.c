@@ -35,7 +35,7 @@ static const struct tess_opt options_rows[] = {
 	    "bytes fetched ahead of a sequential reader; 0: the default"),
 	ROW("atime", BOOL, atime, "off", 0, 0, NULL, "update access times, by the relatime rule"),
 	ROW("threads", UINT, threads, "0", 0, 256, NULL,
-	    "threads that serve the kernel; 0: by the number of processors"),
+	    "threads that serve the kernel; 0: 32, with a target behind a network 128"),
 	ROW("max-write", SIZE, max_write, "1M", 4096, MIB(1), NULL, "largest write request of the kernel"),
 	ROW("allow_other", BOOL, allow_other, NULL, 0, 0, NULL,
 	    "other users may enter; always so for root's mounts"),

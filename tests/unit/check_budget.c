@@ -60,9 +60,9 @@ static void kick(void *arg)
 START_TEST(test_a_wait_that_nobody_ends_times_out_and_kicks)
 {
 	budget_set_reclaim(b, NULL, kick, NULL);
-	CLEAN(budget_wait_dirty(b, clock_now()));
+	CLEAN(budget_wait_dirty(b, NULL, clock_now()));
 	budget_charge(b, MEM_DIRTY, 501);
-	ck_assert_int_eq(budget_wait_dirty(b, clock_now() + 5 * NS_PER_MS), -ETIMEDOUT);
+	ck_assert_int_eq(budget_wait_dirty(b, NULL, clock_now() + 5 * NS_PER_MS), -ETIMEDOUT);
 	ck_assert_int_ge(kicks, 1);
 }
 END_TEST
@@ -79,7 +79,7 @@ START_TEST(test_cache_is_given_back_before_a_writer_waits)
 	budget_set_reclaim(b, reclaim, kick, NULL);
 	budget_charge(b, MEM_CACHE, 900);
 	budget_charge(b, MEM_DIRTY, 300);
-	CLEAN(budget_wait_dirty(b, CLOCK_NEVER));
+	CLEAN(budget_wait_dirty(b, NULL, CLOCK_NEVER));
 	ck_assert_uint_eq(wanted, 200);
 	ck_assert_int_eq(kicks, 0);
 }
@@ -88,7 +88,7 @@ END_TEST
 static void *writer(void *arg)
 {
 	for (int i = 0; i < 2000; i++) {
-		ck_assert_int_eq(budget_wait_dirty(b, CLOCK_NEVER), 0);
+		ck_assert_int_eq(budget_wait_dirty(b, NULL, CLOCK_NEVER), 0);
 		budget_charge(b, MEM_DIRTY, 100);
 	}
 	return arg;
