@@ -18,6 +18,10 @@
  *   -ECANCELED             0 or n  http_cancel()
  *   -EACCES                0       certificate refused, ours or theirs (named by http_why())
  *   -ENOMEM                0
+ *   -EINVAL                0       no URL, a user name in it, a header line without a colon
+ *
+ * A kept connection that the server closed as it was used is no outcome: when no byte of a reply came
+ * the request goes again, once, over a new one, whatever its method (RFC 9112, 9.3.1).
  *
  * Redirects are never followed: a signed request is for one host, and credentials must not travel.
  * Nothing here logs a header: they hold secrets.
@@ -103,10 +107,10 @@ int64_t http_retry_after(const struct http_call *c);
 /* Appends `s` with everything but A-Z a-z 0-9 - . _ ~ percent-encoded; '/' stays when `slash`. RFC 3986. */
 void http_encode(struct text *out, const char *s, bool slash);
 
-/* Parts of "http[s]://HOST[:PORT][/PATH]"; no trailing slash in path. */
+/* Parts of "http[s]://HOST[:PORT][/PATH]"; no user, query, fragment. */
 struct http_url {
 	char     host[256];	/* with [] for IPv6 */
-	char     path[1024];
+	char     path[1024];	/* "/a/b" or "": a slash first, none last; as it was, still encoded */
 	unsigned port;		/* 0: the scheme's */
 	bool     tls;
 };
