@@ -4,8 +4,8 @@
 /*
  * An object server that misbehaves on demand: S3, Swift (TempAuth v1, Keystone v3) and the services
  * that issue credentials (instance metadata, container, STS), over HTTP/1.1 on loopback. Objects
- * are in memory. Signatures, tokens and their ends are checked here by code that shares nothing with
- * the product's. Every bucket and container is there, but for those named "missing…".
+ * are in memory. Signatures, tokens and their ends are checked here by code that shares nothing
+ * with the product's. Every bucket and container is there, but for those named "missing…".
  *
  * What goes wrong is said by rules, several separated by ';':
  *

@@ -91,7 +91,7 @@ struct reply {
 	char          *own;
 	struct object *obj;
 	size_t         len;
-	uint64_t       announce;	/* HEAD: Content-Length with no body */
+	uint64_t       announce;	/* Content-Length, unless it is 0 or that of `len` */
 	bool           head;
 };
 
@@ -124,7 +124,7 @@ extern const char *const fake_verbs[V_N], *const fake_outcomes[O_N];
 int  fake_http_read(struct request *q);	/* 1: a request; 0: the other side ended it; negative */
 void fake_http_request_free(struct request *q);
 const char *fake_http_field(const struct request *q, const char *name);
-const char *fake_http_query(const struct request *q, const char *name);	/* "" for one with no value */
+const char *fake_http_query(const struct request *q, const char *name);	/* may be "" */
 /* In place; `plus`: '+' is a space. */
 void fake_http_decode(char *s, bool plus);
 void fake_http_encode_to(FILE *out, const char *s, bool slash);
@@ -173,6 +173,9 @@ void fake_creds_time(time_t t, char ret[24]);	/* "2026-01-02T03:04:05Z" */
 
 /* fakeobj_sigv4.c: NULL, or the code of the error and its status. */
 const char *fake_sigv4_check(const struct request *q, const char *service, unsigned *ret_status);
+
+/* fakeobj_multi.c: an upload in parts; false: the request is none of it. `name` is "bucket/key". */
+bool fake_multi_serve(struct request *q, struct reply *r, const char *name);
 
 /* fakeobj_s3.c, fakeobj_swift.c */
 enum verb fake_s3_verb(const struct request *q);

@@ -242,7 +242,7 @@ int fake_reply_send(struct reply *r, struct request *q)
 	default:
 		break;
 	}
-	if (send_head(r, q, r->head ? r->announce : r->len, true) < 0 ||
+	if (send_head(r, q, r->announce ? r->announce : r->len, true) < 0 ||
 	    (r->len > 0 && fake_http_send_all(q->f, q->fd, r->data, r->len) < 0))
 		return -1;
 	return q->keep && q->fault.kind != K_CLOSE ? 0 : -1;

@@ -125,6 +125,8 @@ static void list(struct request *q, struct reply *r, const struct place *p)
 	xml_text(o, prefix ? prefix : "", url);
 	fprintf(o, "</Prefix><KeyCount>%zu</KeyCount><MaxKeys>%zu</MaxKeys><IsTruncated>%s"
 		   "</IsTruncated>", more ? page : n, page, more ? "true" : "false");
+	if (url)
+		fputs("<EncodingType>url</EncodingType>", o);
 	if (more && page > 0) {
 		backwards(objs[page - 1]->name + strlen(p->bucket) + 1, turned, sizeof(turned));
 		fputs("<NextContinuationToken>", o);
@@ -258,6 +260,8 @@ void fake_s3_serve(struct request *q, struct reply *r)
 		fake_reply_error(r, q, 404, "NoSuchBucket");
 		return;
 	}
+	if (*p.key && fake_multi_serve(q, r, p.name))
+		return;
 	switch (*p.key ? q->verb : V_OTHER) {
 	case V_PUT:
 		put(q, r, &p);
