@@ -178,7 +178,8 @@ int store_uri_absolute(const char *uri, struct text *ret, struct text *why);
 /* Names of the stores built in, space-separated, for messages. */
 void store_names(struct text *out);
 
-extern const struct store_ops store_mem_ops, store_kv_ops;
+extern const struct store_ops store_mem_ops, store_kv_ops, store_s3_ops;
+extern const struct store_ops store_swift_ops;
 extern const struct store_ops deco_retry_ops, deco_limit_ops, deco_trace_ops, deco_latency_ops,
 	deco_fault_ops;
 #endif
