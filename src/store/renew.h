@@ -6,8 +6,12 @@
  * fetches it, ahead of its end, so that no request waits while an old one is still good; a request
  * that finds none is called back instead of sleeping.
  *
- * Fetched anew: when less than a tenth of its life (at least 5 s, at most 10 min) is left; at once
- * when renew_reject() says that the service refuses it; after a failure with back-off, 100 ms to 30 s.
+ * Fetched anew: when less than a tenth of its life (at least 5 s, at most 10 min and half of it) is
+ * left; at once when renew_reject() says that the service refuses it, but with back-off when it refuses
+ * one fresh value after another; after a failure with back-off, 100 ms to 30 s, while the old value is
+ * served on as long as it is good.
+ *
+ * Logs one line when renewing begins to fail, and one when it succeeds again.
  */
 #include "base/list.h"
 #include "base/text.h"
@@ -37,7 +41,10 @@ struct renew_wait {
 	/* Once, the renewer's thread, no lock held: `v` is the callee's reference, or NULL and err. */
 	void (*ready)(struct renew_wait *w, struct renewed *v, int err);
 };
-/* A reference that is good now; or NULL, and w->ready() comes (maybe before this returns). Never blocks. */
+/*
+ * A reference that is good now; or NULL, and w->ready() comes (maybe before this returns), after the
+ * attempt that is under way or next: up to 30 s and a fetch later. Never blocks.
+ */
 struct renewed *renew_get(struct renew *r, struct renew_wait *w);
 /* True: it was waiting, and ready() will not come. */
 bool renew_forget(struct renew *r, struct renew_wait *w);
