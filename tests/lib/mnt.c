@@ -125,8 +125,28 @@ static int wrong(struct mnt *m, const char *what)
 	return -1;
 }
 
+/* "s3://bucket?x=y" and "name" are "s3://bucket/name?x=y"; "kv:/a/b" is "kv:/a/b-name". */
+static int target_at(const char *uri, const char *name, char *ret, size_t cap)
+{
+	size_t n = strcspn(uri, "?");
+	const char *place = strstr(uri, "://");
+	bool bare = place && (size_t)(place - uri) < n && !memchr(place + 3, '/', n - (size_t)(place + 3 - uri));
+	int len = snprintf(ret, cap, "%.*s%c%s%s", (int)n, uri, bare ? '/' : '-', name, uri + n);
+
+	return len < 0 || (size_t)len >= cap ? -1 : 0;
+}
+
 int mnt_mkfs(struct mnt *m, const char *option, const char *value)
 {
+	const char *target = getenv("TESS_TARGET"), *name = strrchr(m->fs, '/') + 1;
+	char uri[4096];
+
+	if (!option && target && *target) {
+		if (target_at(target, name, uri, sizeof(uri)))
+			return wrong(m, "TESS_TARGET: a name for mkfs");
+		option = "--target";
+		value = uri;
+	}
 	if (mnt_tessera(m, "mkfs", m->fs, option, value, NULL))
 		return wrong(m, "mkfs");
 	return 0;

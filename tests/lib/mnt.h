@@ -22,7 +22,11 @@ void mnt_init(struct mnt *m, const char *name);
 const char *mnt_tmp(void);
 /* Runs `tessera` with these arguments (NULL-terminated), output to the log. Its exit code, or -1. */
 int mnt_tessera(struct mnt *m, ...) __attribute__((sentinel));
-int mnt_mkfs(struct mnt *m, const char *option, const char *value);	/* NULL: none */
+/*
+ * `option` may be NULL. Then, with TESS_TARGET=URI in the environment, the file system's target is that
+ * one, with the name of `fs` appended to its place.
+ */
+int mnt_mkfs(struct mnt *m, const char *option, const char *value);
 int mnt_mount(struct mnt *m, const char *options);	/* NULL: none; the default ones follow */
 bool mnt_alive(struct mnt *m);		/* reaps; false: m->pid is 0, m->status says why */
 int mnt_wait_dead(struct mnt *m, int ms);	/* 0: it ended by itself */

@@ -11,12 +11,33 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define STORETEST_FSID 7u
+
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *f)
 {
 	(void)st;
 	(void)type;
 	(void)f;
 	return remove(path);
+}
+
+bool storetest_remote(const struct storetest *t)
+{
+	return strstr(t->uri, "://") != NULL;
+}
+
+static char *place_of_its_own(const char *uri)
+{
+	static unsigned serial;
+	size_t n = strcspn(uri, "?");
+	const char *place = strstr(uri, "://") + 3;
+	bool bare = !memchr(place, '/', n - (size_t)(place - uri));
+	char *ret;
+
+	ck_assert_int_ge(asprintf(&ret, "%.*s%cc%d.%u%s", (int)n, uri, bare ? '/' : '-', getpid(),
+				  serial++, uri + n),
+			 0);
+	return ret;
 }
 
 void storetest_init(struct storetest *t, const char *uri_template)
@@ -31,6 +52,8 @@ void storetest_init(struct storetest *t, const char *uri_template)
 		ck_assert_int_ge(asprintf(&t->uri, "%.*s%s%s", (int)(at - uri_template),
 					  uri_template, t->dir, at + 1),
 				 0);
+	else if (strstr(uri_template, "://"))
+		t->uri = place_of_its_own(uri_template);
 	else
 		t->uri = strdup(uri_template);
 	ck_assert_ptr_nonnull(t->uri);
@@ -40,6 +63,12 @@ void storetest_init(struct storetest *t, const char *uri_template)
 
 void storetest_done(struct storetest *t)
 {
+	if (storetest_remote(t)) {
+		if (t->s)
+			(void)storetest_objects(t, true);
+		storetest_close(t);
+		store_unmake_uri(t->uri, STORETEST_FSID);
+	}
 	storetest_close(t);
 	(void)nftw(t->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 	free(t->uri);
@@ -48,7 +77,7 @@ void storetest_done(struct storetest *t)
 
 int storetest_try(struct storetest *t, bool create, const char *boot, char **ret_why)
 {
-	struct store_open_opts o = { .create = create, .fsid = 7, .label = "t0", .boot_id = boot };
+	struct store_open_opts o = { .create = create, .fsid = STORETEST_FSID, .label = "t0", .boot_id = boot };
 	struct text why = TEXT_INIT;
 	int r = store_open_uri(&t->s, t->uri, &o, &why);
 
@@ -133,6 +162,28 @@ int storetest_verify(struct storetest *t, const char *name, size_t n)
 		r = 1;
 	free(p);
 	return r;
+}
+
+uint64_t storetest_objects(struct storetest *t, bool del)
+{
+	static struct tess_key keys[1000];
+	static struct tess_objinfo infos[1000];
+	struct tess_key last = { "" };
+	uint64_t n = 0;
+
+	for (bool more = true; more;) {
+		struct store_list l = { .after = last, .max = 1000, .keys = keys, .infos = infos };
+		struct store_op op = { .req = &t->req, .code = STORE_LIST, .list = &l };
+
+		ck_assert_int_eq(store_do(t->s, &op), 0);
+		for (unsigned i = 0; i < l.n && del; i++)
+			ck_assert_int_eq(store_del(t->s, &t->req, keys[i].name), 0);
+		if (l.n)
+			last = keys[l.n - 1];
+		n += l.n;
+		more = l.more;
+	}
+	return n;
 }
 
 int storetest_defects(struct storetest *t)

@@ -12,9 +12,12 @@ struct storetest {
 	char           *uri;		/* "@" of the template replaced by dir */
 };
 
-/* Makes the directory. Aborts the test on any error. */
+/*
+ * Makes the directory. Aborts the test on any error. The place of a URI with "//" gets a name of its own
+ * appended, so that tests share a bucket and not its objects.
+ */
 void storetest_init(struct storetest *t, const char *uri_template);
-void storetest_done(struct storetest *t);	/* closes, removes everything */
+void storetest_done(struct storetest *t);	/* closes, removes everything, on a server too */
 /* `boot`: NULL or another boot id, to play a power cut. */
 void storetest_open(struct storetest *t, bool create, const char *boot);
 int  storetest_try(struct storetest *t, bool create, const char *boot, char **ret_why);
@@ -28,4 +31,7 @@ int  storetest_put(struct storetest *t, const char *name, size_t n);
 int  storetest_verify(struct storetest *t, const char *name, size_t n);
 /* Defects that store_check() finds; printed. */
 int  storetest_defects(struct storetest *t);
+bool storetest_remote(const struct storetest *t);
+/* Objects there, by listing all of them; deletes them too when asked. */
+uint64_t storetest_objects(struct storetest *t, bool del);
 #endif
