@@ -22,7 +22,7 @@ static const struct s3_err rows[] = {
 	{ "InvalidRange", -TESS_E_SHORT_BODY, S3_FINAL, NULL },
 
 	/* who we are */
-	{ "AccessDenied", -EACCES, S3_FINAL, "the credentials are good but not allowed to do this" },
+	{ "AccessDenied", -EACCES, S3_FINAL, "access is denied: these credentials are known, but not allowed this" },
 	{ "InvalidAccessKeyId", -EACCES, S3_RENEW, "the service does not know this access key id" },
 	{ "XAdminUserNotFound", -EACCES, S3_RENEW, "the service does not know this access key id" },
 	{ "SignatureDoesNotMatch", -EACCES, S3_FINAL,
