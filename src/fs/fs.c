@@ -78,7 +78,7 @@ void fs_forget_begin(struct fs *fs)
 
 int fs_statfs(struct fs *fs, struct tess_req *req, struct statvfs *ret)
 {
-	uint64_t total = 0, avail = 0;
+	uint64_t total = 0, avail = 0, staged;
 	struct meta_totals t;
 	int r = meta_totals(fs->conf.meta, &t);
 
@@ -94,6 +94,8 @@ int fs_statfs(struct fs *fs, struct tess_req *req, struct statvfs *ret)
 		/* A draining target takes nothing new. */
 		avail += fs->conf.targets[i].weight > 0 ? u.free : 0;
 	}
+	staged = io_staged(fs->conf.io);
+	avail -= MIN(avail, staged);
 	memset(ret, 0, sizeof(*ret));
 	ret->f_bsize = ret->f_frsize = FS_BSIZE;
 	ret->f_blocks = total / FS_BSIZE;

@@ -201,5 +201,6 @@ struct io_pending {
 	uint64_t dirty_bytes, dirty_files, staged_bytes, staged_segments, uncheckpointed;
 };
 void io_pending(struct io *io, struct io_pending *ret);
+uint64_t io_staged(struct io *io);	/* bytes that targets have yet to take: not free, though no target counts them */
 void io_to_text(struct io *io, struct text *out);
 #endif

@@ -242,6 +242,11 @@ void io_dead_add(struct io *io, const struct meta_segment *seg);	/* objects that
 bool io_gc_pass(struct io *io, int64_t deadline);	/* false: another thread is at it */
 
 /* ---- room.c ---- */
+/*
+ * 0, or -TESS_E_STORE_FULL: so many bytes more could be staged, but never stored. May collect garbage
+ * first, for seconds. A file that was closed without an error must find its place later.
+ */
+int  io_room_for(struct io *io, uint64_t len);
 void io_make_room(struct io *io);	/* a target was full: deletes what is dead; callers share one go */
 
 /* ---- io.c ---- */

@@ -118,7 +118,9 @@ static int make_open_locked(struct stage *st, const struct meta_layout *l)
 	}
 	st->creating = true;
 	lock_drop(&st->lock);
-	e = stage_create(st->io, l, &s);
+	e = io_room_for(st->io, l->segment_size);
+	if (e == 0)
+		e = stage_create(st->io, l, &s);
 	lock_take(&st->lock);
 	st->creating = false;
 	if (e == 0) {
