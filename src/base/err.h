@@ -16,6 +16,7 @@
 	x(STORE_DEADLINE, ETIMEDOUT, "store did not answer before the deadline")                \
 	x(STORE_FULL,    ENOSPC,     "target is full")                                          \
 	x(STORE_BUSY,    EAGAIN,     "store asks to slow down")                                 \
+	x(SHUT_OUT,      EIO,        "the cluster has shut this client out (blocklisted it)")   \
 	x(STAGE_FULL,    ENOSPC,     "staging area is full")                                    \
 	x(STAGE_LOST,    EIO,        "staged segment is missing")                               \
 	x(RECORD,        EIO,        "metadata record is corrupt")                              \

@@ -180,6 +180,7 @@ void store_names(struct text *out);
 
 extern const struct store_ops store_mem_ops, store_kv_ops, store_s3_ops;
 extern const struct store_ops store_swift_ops;
+extern const struct store_ops store_rados_ops;	/* with librados' header only */
 extern const struct store_ops deco_retry_ops, deco_limit_ops, deco_trace_ops, deco_latency_ops,
 	deco_fault_ops;
 #endif

@@ -31,10 +31,16 @@ struct scheme {
 static const char *const kv_params[] = { "size", "index", "inline", "direct", NULL };
 static const char *const mem_params[] = { "size", NULL };
 static const char *const no_params[] = { NULL };
+#ifdef HAVE_RADOS
+#define RADOS_OPS &store_rados_ops
+#else
+#define RADOS_OPS NULL
+#endif
+static const char *const rados_params[] = { "conf", "id", "cluster", "keyring", "timeout", NULL };
 static const struct scheme schemes[] = {
 	{ "kv", &store_kv_ops, true, true, kv_params, "kv:PATH", false },
 	{ "mem", &store_mem_ops, false, false, mem_params, "mem:", false },
-	{ "rados", NULL, true, false, no_params, "rados://POOL[/NAMESPACE]", true },
+	{ "rados", RADOS_OPS, true, false, rados_params, "rados://POOL[/NAMESPACE]", true },
 	{ "s3", NULL, true, false, no_params, "s3://BUCKET[/PREFIX]", true },
 	{ "swift", NULL, true, false, no_params, "swift://CONTAINER[/PREFIX]", true },
 };
