@@ -5,14 +5,16 @@
  * Who we are to an S3 service: the credential chain of the AWS command line and SDKs, in their order.
  *
  *   name           from
- *   environment    AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN (not when a profile is given)
+ *   environment    AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN (not when the URI gives a
+ *                  profile or key-file: two targets may need two identities)
  *   key-file       URI parameter key-file=FILE (mode 0600 or 0400, of this user): two lines, or an INI file
- *   web-identity   AWS_WEB_IDENTITY_TOKEN_FILE + AWS_ROLE_ARN, or the profile's; STS AssumeRoleWithWebIdentity
+ *   web-identity   AWS_WEB_IDENTITY_TOKEN_FILE + AWS_ROLE_ARN; STS AssumeRoleWithWebIdentity
  *   profile        ~/.aws/credentials and ~/.aws/config (AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE):
- *                  keys, credential_process, source_profile/credential_source + role_arn (STS AssumeRole)
+ *                  keys, credential_process, source_profile/credential_source + role_arn (STS AssumeRole),
+ *                  web_identity_token_file + role_arn
  *   container      AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or _FULL_URI, AWS_CONTAINER_AUTHORIZATION_TOKEN[_FILE]
  *   instance       IMDSv2 at 169.254.169.254 or AWS_EC2_METADATA_SERVICE_ENDPOINT, unless AWS_EC2_METADATA_DISABLED
- *   anonymous      only when asked for: URI parameter anonymous=1
+ *   anonymous      only when asked for: URI parameter anonymous=1; then nothing else is looked at
  *
  * The first source that is configured is used; when it fails the chain ends with its error: going
  * on with another identity than the configured one would be worse than none. Not configured at all:

@@ -142,7 +142,7 @@ static void renew_fail_locked(struct renew *r)
 /* Who opened it hears of the first failure; of later ones nobody would. */
 static void renew_tell(struct renew *r, bool had, bool good)
 {
-	if (r->err && had && !r->told) {
+	if (r->err && r->err != -ECANCELED && had && !r->told) {
 		log_err("%s: not renewed, tried again: %s (%s)", r->name, text_str(&r->why),
 			good ? "the old ones still serve" : "none left");
 		r->told = true;
