@@ -109,6 +109,7 @@ static void xfer_status_line(struct http_xfer *x, const char *p, size_t n)
 	for (sp = sp ? sp + 1 : p + n; sp < p + n && isdigit((unsigned char)*sp) && status < 1000; sp++)
 		status = status * 10 + (unsigned)(*sp - '0');
 	text_clear(&x->fields);
+	x->headed = false;
 	c->length = c->total = UINT64_MAX;
 	c->status = status;
 	if (status < 200) {
@@ -137,6 +138,7 @@ static int xfer_field(struct http_xfer *x, const char *p, size_t n)
 
 	while (n && isspace((unsigned char)p[n - 1]))
 		n--;
+	x->headed |= !n;
 	if (!n || x->in_body || (folded && !t->n))
 		return 0;
 	if (t->n + n + 3 > HTTP_FIELDS_MAX)
@@ -235,6 +237,8 @@ static int xfer_add_line(struct http_xfer *x, const char *p, size_t n)
 
 	if (!colon)
 		return -EINVAL;
+	while (isspace((unsigned char)p[n - 1]))
+		n--;
 	for (i = (size_t)(colon - p) + 1; i < n && isspace((unsigned char)p[i]); i++)
 		continue;
 	if (i == n) {
@@ -500,6 +504,11 @@ int xfer_outcome(struct http_xfer *x, CURLcode code)
 	struct http_call *c = x->call;
 	int err = x->err ? x->err : xfer_classify(x, code);
 
+	/* To curl a reply that ends among its headers is whole. */
+	if (err == 0 && !x->headed) {
+		err = -ECONNRESET;
+		snprintf(x->why, sizeof(x->why), "connection closed among the headers of the reply");
+	}
 	/* A proxy's address may have a password in it, and a malformed one is quoted. */
 	if (strchr(x->why, '@'))
 		x->why[0] = '\0';

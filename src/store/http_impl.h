@@ -57,7 +57,8 @@ struct http_xfer {
 	uint64_t           head_bytes;	/* of their headers */
 	int                err;		/* found by a callback */
 	bool               cancel;	/* under the loop's lock */
-	bool               resent, expects, continued, in_body;
+	bool               resent, expects, continued;
+	bool               headed, in_body;	/* the blank line, a byte of the body came */
 	char               why[CURL_ERROR_SIZE];
 };
 

@@ -109,9 +109,8 @@ static bool url_host_ok(const char *s, size_t n)
 
 	if (!n || (six && (n < 4 || s[n - 1] != ']')))
 		return false;
-	for (size_t i = six; i < n - six; i++)
-		if (six ? !strchr("0123456789abcdefABCDEF:.%", s[i]) :
-			  !isalnum((unsigned char)s[i]) && !strchr("-._", s[i]))
+	for (size_t i = six; i < n - six; i++)	/* of an IPv6 address, with its zone */
+		if (!isalnum((unsigned char)s[i]) && !strchr(six ? ":.%-_~" : "-._", s[i]))
 			return false;
 	return true;
 }
