@@ -9,7 +9,7 @@ say() {
 	bad=1
 }
 c=$(ls src/*/*.[ch] include/tessera/*.h mappers/*.c tools/*.[ch] tests/*/*.[ch] bench/*.[ch] 2>/dev/null)
-sh=$(ls tests/run tests/packages tests/demo tests/servers/{ceph,s3,swift,objects} tests/*/*.sh tools/*.sh bench/run bench/*.sh .ci/run 2>/dev/null)
+sh=$(ls tests/run tests/packages tests/demo tests/servers/{ceph,s3,swift,objects} tests/*/*.sh tools/*.sh bench/run bench/compare bench/*.sh .ci/run 2>/dev/null)
 for f in $c; do
 	[ "$(head -n 1 "$f")" = '/* SPDX-License-Identifier: Apache-2.0 */' ] || say "$f: no licence line"
 done
