@@ -67,6 +67,7 @@ use = egg:swift#healthcheck
 [filter:cache]
 use = egg:swift#memcache
 memcache_servers = 127.0.0.1:%(memcached)d
+memcache_max_connections = 500
 [filter:listing_formats]
 use = egg:swift#listing_formats
 [filter:bulk]
