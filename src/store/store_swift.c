@@ -293,11 +293,10 @@ static void swift_to_text(const struct store *st, struct text *out)
 {
 	struct swift_store *s = container_of(st, struct swift_store, s);
 
-	text_fmt(out, "%s, %s, checksum=%s max_object=%" PRIu64 " bulk=%u", s->dir,
-		 swift_auth_source(s->auth), s->md5 ? "md5" : "none", s->info.max_object,
-		 s->info.bulk_max);
+	text_fmt(out, "%s, %s, checksum=%s max_object=%" PRIu64, s->dir,
+		 swift_auth_source(s->auth), s->md5 ? "md5" : "none", s->info.max_object);
 	scoped_lock(&s->lock);
-	text_fmt(out, " used=%" PRIu64, s->used);
+	text_fmt(out, " bulk=%u used=%" PRIu64, s->no_bulk ? 0 : s->info.bulk_max, s->used);
 }
 
 const struct store_ops store_swift_ops = {
