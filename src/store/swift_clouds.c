@@ -250,6 +250,8 @@ static int yaml_line(struct yaml *y, const char *s, char *last, size_t max)
 		return 0;
 	if (*s == '\t')
 		return yaml_bad(y, "indented with a tab: YAML wants spaces");
+	if (*s == '-' && (blank(s[1]) || !s[1]))
+		return yaml_bad(y, "a list is not understood here");
 	value = entry_split(s, key, sizeof(key));
 	if (!value)
 		return yaml_bad(y, "not \"NAME: VALUE\"");
