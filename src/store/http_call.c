@@ -158,7 +158,11 @@ static int xfer_field(struct http_xfer *x, const char *p, size_t n)
 		value++;
 	text_addn(t, value, (size_t)(p + n - value));
 	text_addn(t, "", 1);
-	return text_error(t);
+	if (text_error(t)) {
+		text_clear(t);	/* half a field would be read beyond its end */
+		return -ENOMEM;
+	}
+	return 0;
 }
 
 static size_t on_header(char *p, size_t size, size_t n, void *arg)
