@@ -96,14 +96,23 @@ static bool renew_sleep(struct renew *r)
 	return !r->stop;
 }
 
-/* Calls all that wait now; who asks again from its callback waits for the next attempt. */
+/*
+ * Those that wait now hear of the attempt that has just ended; with it in one hold of the lock, or who
+ * rejects its value and asks again would be handed the same once more.
+ */
+static void renew_settle_locked(struct renew *r)
+{
+	struct list_node *n;
+
+	while ((n = list_pop_front(&r->waiting)))
+		list_push_back(&r->called, n);
+}
+
 static void renew_call(struct renew *r, struct renewed *v, int err)
 {
 	struct list_node *n;
 
 	lock_take(&r->lock);
-	while ((n = list_pop_front(&r->waiting)))
-		list_push_back(&r->called, n);
 	while ((n = list_pop_front(&r->called))) {
 		struct renew_wait *w = list_entry(n, struct renew_wait, link);
 
@@ -179,6 +188,7 @@ static void renew_attempt(struct renew *r)
 	}
 	good = r->now && r->now->until > clock_wall();
 	r->tries = true;
+	renew_settle_locked(r);
 	cond_wake_all(&r->tried);
 	lock_drop(&r->lock);
 	renewed_put(old);
@@ -193,6 +203,9 @@ static void *renew_work(void *arg)
 
 	while (renew_sleep(r))
 		renew_attempt(r);
+	lock_take(&r->lock);
+	renew_settle_locked(r);
+	lock_drop(&r->lock);
 	renew_call(r, NULL, -ECANCELED);
 	return NULL;
 }
