@@ -176,8 +176,12 @@ static void seal_job(struct pool_job *j)
 {
 	struct stage_seg *s = container_of(j, struct stage_seg, job);
 	struct stage *st = s->io->stage;
-	int e = seal_run(s);
+	int e;
 
+	lock_take(&st->lock);
+	s->attempt = ++st->attempts;
+	lock_drop(&st->lock);
+	e = seal_run(s);
 	if (err_fold(e) == -ENOSPC)
 		io_committer_kick(s->io);	/* whose garbage collection may make room for the next try */
 	if (e < 0)
@@ -187,7 +191,6 @@ static void seal_job(struct pool_job *j)
 		if (s->state == STAGE_SEALING)
 			s->state = STAGE_CLOSED;
 		s->err = e;
-		s->failed_at = ++st->failures;
 		s->retry_at = clock_now() + NS_PER_S / 10 +
 			      clock_backoff(MIN(s->tries, 8u), NS_PER_S / 10, 10 * NS_PER_S);
 		s->tries++;
@@ -246,9 +249,15 @@ void seal_full(struct io *io)
 	}
 }
 
-/* 0: all of births up to `last` are sealed; 1: not yet; or what a seal of them failed with since. */
-static int seal_poll_locked(struct stage *st, uint64_t last, uint64_t failures)
+/*
+ * 0: all of births up to `last` are sealed; 1: not yet; or what a seal of them failed with that began
+ * after number `attempts`. One that was under way then may have failed for what is mended since: it is
+ * tried again at once.
+ */
+static int seal_poll_locked(struct stage *st, uint64_t last, uint64_t attempts)
 {
+	int ret = 0;
+
 	list_for_each(n, &st->segs) {
 		struct stage_seg *s = list_entry(n, struct stage_seg, link);
 
@@ -256,11 +265,12 @@ static int seal_poll_locked(struct stage *st, uint64_t last, uint64_t failures)
 			break;
 		if (s->committed)
 			continue;
-		if (s->failed_at > failures)
+		if (!s->queued && s->err < 0 && s->attempt > attempts)
 			return s->err;
-		return 1;
+		seal_submit_locked(s);
+		ret = 1;
 	}
-	return 0;
+	return ret;
 }
 
 static int seal_wait_locked(struct stage *st, const struct tess_req *req, int64_t limit)
@@ -272,25 +282,19 @@ int seal_all(struct io *io, const struct tess_req *req)
 {
 	struct stage *st = io->stage;
 	int64_t limit = clock_now() + SEAL_PATIENCE;
-	uint64_t last, failures;
+	uint64_t last, attempts;
 	int e;
 
 	limit = MIN(limit, req->deadline);
 	scoped_lock(&st->lock);
 	last = st->births;
-	failures = st->failures;
+	attempts = st->attempts;
 	while (st->sealing >= SEAL_SHARED) {
 		e = seal_wait_locked(st, req, limit);
 		if (e < 0)
 			return e;
 	}
-	list_for_each(n, &st->segs) {
-		struct stage_seg *s = list_entry(n, struct stage_seg, link);
-
-		if (s->birth <= last)
-			seal_submit_locked(s);
-	}
-	while ((e = seal_poll_locked(st, last, failures)) == 1) {
+	while ((e = seal_poll_locked(st, last, attempts)) == 1) {
 		e = seal_wait_locked(st, req, limit);
 		if (e < 0)
 			break;

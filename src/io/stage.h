@@ -44,7 +44,7 @@ struct stage_seg {
 	unsigned            tries;	/* failed seals */
 	int64_t             retry_at;
 	int                 err;	/* of the last failed seal */
-	uint64_t            failed_at;	/* stage.failures then */
+	uint64_t            attempt;	/* number of its last seal among all: stage.attempts then */
 	uint64_t            birth;	/* stage.births then */
 	bool                queued;	/* a seal worker has it or will */
 	struct meta_segment sealed;	/* SEALED: the record, and its checksums */
@@ -67,7 +67,7 @@ struct stage {
 	bool             creating;
 	uint64_t         bytes, limit;	/* of staging files that exist */
 	unsigned         sealing;	/* seals queued or running */
-	uint64_t         births, failures;
+	uint64_t         births, attempts;
 	bool             stopping;
 	unsigned         syncing;	/* fdatasyncs under way */
 	struct {

@@ -196,6 +196,7 @@ static void limit_trace(struct limit *l)
 	for (unsigned i = 0; i < C_N; i++)
 		l->counters[i].name = names[i];
 	(void)snprintf(l->group.name, sizeof(l->group.name), "store.%.18s.limit", l->s.label);
+	trace_set(&l->counters[C_WINDOW], window_size(&l->window));
 	l->group.counters = l->counters;
 	l->group.ncounters = C_N;
 	trace_register(&l->group);
