@@ -23,6 +23,7 @@ LOG_MODULE("s3")
 
 #define SKEW_MIN  (300 * NS_PER_S)	/* the service's own limit is 15 min */
 #define TELL_EACH (10 * NS_PER_S)
+#define REREAD_EACH (10 * NS_PER_S)
 
 static void call_go(struct s3_call *c, struct renewed *creds);
 
@@ -186,9 +187,23 @@ static bool mend_skew(struct s3_call *c)
 	return true;
 }
 
+/*
+ * Those without an end may have been exchanged where they came from, which is looked at now and then:
+ * a service that goes on refusing them must not make every request wait for that.
+ */
+static bool creds_worth(struct s3_call *c)
+{
+	int64_t now = clock_now(), last = atomic_load(&c->s3->reread);
+
+	if (c->creds->until != INT64_MAX)
+		return true;
+	return (!last || now - last > REREAD_EACH) &&
+	       atomic_compare_exchange_strong(&c->s3->reread, &last, now);
+}
+
 static bool mend_creds(struct s3_call *c)
 {
-	if (c->mended_creds || !c->creds)
+	if (c->mended_creds || !c->creds || !creds_worth(c))
 		return false;
 	c->mended_creds = true;
 	renew_reject(c->s3->renew, c->creds);
@@ -332,7 +347,7 @@ static void call_go(struct s3_call *c, struct renewed *creds)
 	c->creds = creds;
 	c->lines = c->url = (struct text)TEXT_INIT;
 	r = call_sign(c);
-	if (r == 0 && c->op) {
+	if (r == 0) {
 		scoped_lock(&s3->lock);
 		r = c->cancelled ? -ECANCELED : 0;
 	}
@@ -348,6 +363,22 @@ static void call_go(struct s3_call *c, struct renewed *creds)
 	http_send(s3->http, &c->http);
 }
 
+/* Of renewal, for a request: nothing of it may say that an object is not there, and most of it passes. */
+static int renewal_err(const struct s3 *s3, int err)
+{
+	switch (err) {
+	case -ECANCELED:
+	case -ENOMEM:
+		return err;
+	case -EACCES:
+	case -EPERM:
+	case -ENOENT:
+		return -EACCES;
+	default:
+		return s3->opening ? err : -EAGAIN;
+	}
+}
+
 static void call_ready(struct renew_wait *w, struct renewed *v, int err)
 {
 	struct s3_call *c = container_of(w, struct s3_call, wait);
@@ -355,7 +386,7 @@ static void call_ready(struct renew_wait *w, struct renewed *v, int err)
 	if (v)
 		call_go(c, v);
 	else
-		call_finish(c, err);
+		call_finish(c, renewal_err(c->s3, err));
 }
 
 void s3_call_send(struct s3_call *c)
@@ -377,6 +408,22 @@ void s3_call_send(struct s3_call *c)
 	call_go(c, v);
 }
 
+bool s3_call_stop_locked(struct s3_call *c)
+{
+	struct s3 *s3 = c->s3;
+
+	c->cancelled = true;
+	if (s3->renew && renew_forget(s3->renew, &c->wait))
+		return true;
+	http_cancel(s3->http, &c->http);
+	return false;
+}
+
+void s3_call_stopped(struct s3_call *c)
+{
+	call_finish(c, -ECANCELED);
+}
+
 void s3_call_cancel(struct s3 *s3, const struct store_op *op)
 {
 	struct s3_call *waited = NULL;
@@ -386,16 +433,12 @@ void s3_call_cancel(struct s3 *s3, const struct store_op *op)
 	list_for_each(n, &s3->calls) {
 		struct s3_call *c = list_entry(n, struct s3_call, link);
 
-		if (c->op != op)
-			continue;
-		c->cancelled = true;
-		if (s3->renew && renew_forget(s3->renew, &c->wait))
-			waited = c;
-		else
-			http_cancel(s3->http, &c->http);
-		break;
+		if (c->op == op) {
+			waited = s3_call_stop_locked(c) ? c : NULL;
+			break;
+		}
 	}
 	lock_drop(&s3->lock);
 	if (waited)
-		call_finish(waited, -ECANCELED);
+		s3_call_stopped(waited);
 }

@@ -72,6 +72,8 @@ static void round_over(struct s3 *s3, struct s3_round *r, struct list_node *batc
 	if (r)
 		list_remove(&r->link);
 	s3->nrounds--;
+	if (s3->nrounds == 0)
+		cond_wake_all(&s3->no_rounds);
 	batch_take_locked(s3, batch);
 }
 
@@ -140,7 +142,6 @@ static void round_failed(void *arg, const char *key, const char *code)
 
 static void round_alone(struct s3_round *r)
 {
-	atomic_store(&r->s3->no_bulk, true);
 	for (unsigned i = 0; i < r->n; i++) {
 		struct store_op *op = steal_ptr(r->ops[i]);
 
@@ -160,6 +161,9 @@ static void round_done(struct s3_call *c, int err)
 	if (err == 0)
 		err = s3_xml_deleted(text_str(&c->http.reply), c->http.reply.n, round_failed, r);
 	s3_call_done(c);
+	if (alone)
+		atomic_store(&s3->no_bulk, true);
+	/* If all of it was cancelled, close() waits for this alone: s3 is not touched after it. */
 	round_over(s3, r, &batch);
 	if (alone)
 		round_alone(r);
@@ -305,29 +309,51 @@ void s3_del_submit(struct s3 *s3, struct store_op *op)
 		del_kick(s3, &batch);
 }
 
-static bool del_forget_locked(struct s3 *s3, const struct store_op *op) NO_TSA
+/* True: nobody waits for it any more. */
+static bool round_forget_locked(struct s3_round *r, const struct store_op *op, bool *found) NO_TSA
 {
+	bool any = false;
+
+	for (unsigned i = 0; i < r->n; i++) {
+		if (r->ops[i] == op) {
+			r->ops[i] = NULL;
+			*found = true;
+		}
+		any |= r->ops[i] != NULL;
+	}
+	return *found && !any;
+}
+
+bool s3_del_cancel(struct s3 *s3, const struct store_op *op)
+{
+	struct s3_call *waited = NULL;
+	bool found = false;
+
+	lock_take(&s3->lock);
 	list_for_each(n, &s3->dels) {
 		if (n == &op->link) {
 			list_remove(n);
-			return true;
+			found = true;
+			break;
 		}
 	}
 	list_for_each(n, &s3->rounds) {
 		struct s3_round *r = list_entry(n, struct s3_round, link);
 
-		for (unsigned i = 0; i < r->n; i++) {
-			if (r->ops[i] == op) {
-				r->ops[i] = NULL;
-				return true;
-			}
-		}
+		if (found)
+			break;
+		if (round_forget_locked(r, op, &found) && s3_call_stop_locked(&r->call))
+			waited = &r->call;
 	}
-	return false;
+	lock_drop(&s3->lock);
+	if (waited)
+		s3_call_stopped(waited);
+	return found;
 }
 
-bool s3_del_cancel(struct s3 *s3, const struct store_op *op)
+void s3_del_close(struct s3 *s3)
 {
 	scoped_lock(&s3->lock);
-	return del_forget_locked(s3, op);
+	while (s3->nrounds > 0)
+		cond_wait(&s3->no_rounds, &s3->lock);
 }

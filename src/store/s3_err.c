@@ -111,8 +111,12 @@ struct s3_err s3_err_find(const char *code, unsigned status)
 	struct s3_err e = { .code = NULL };
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows) && code[0]; i++) {
-		if (strcmp(rows[i].code, code) == 0)
-			return rows[i];
+		if (strcmp(rows[i].code, code) != 0)
+			continue;
+		/* Says less than a status that is not simply 500. */
+		if (rows[i].err == -EIO && status >= 400 && status != 500)
+			break;
+		return rows[i];
 	}
 	switch (status) {
 	case 301:

@@ -51,6 +51,7 @@ struct s3 {
 	bool           opening;		/* one request at a time, and its region may be corrected */
 	atomic_int_fast64_t skew;	/* ns that their clock is ahead of ours */
 	atomic_bool    no_bulk;		/* the service has no DeleteObjects */
+	atomic_int_fast64_t reread;	/* clock_now() when credentials without an end were refused last */
 	atomic_int_fast64_t told;	/* clock_now() of the last logged refusal */
 	atomic_uint    untold;		/* refusals since then */
 
@@ -61,6 +62,7 @@ struct s3 {
 	struct list_node   dels GUARDED_BY(&lock);	/* store_op.link, to be deleted */
 	struct list_node   rounds GUARDED_BY(&lock);	/* s3_round.link, being deleted */
 	unsigned           nrounds GUARDED_BY(&lock);	/* being deleted, those with one name too */
+	struct cond        no_rounds;
 	int64_t            del_last GUARDED_BY(&lock);	/* when the last of them was sent */
 };
 
@@ -112,6 +114,12 @@ void s3_call_send(struct s3_call *c);
 /* Frees what a call holds and makes it ready to be filled in again. */
 void s3_call_done(struct s3_call *c);
 void s3_call_cancel(struct s3 *s3, const struct store_op *op);
+/*
+ * For a call that its finder's list, under s3->lock, keeps from being done. True: it waited for
+ * credentials, and the caller ends it with s3_call_stopped() when the lock is dropped.
+ */
+bool s3_call_stop_locked(struct s3_call *c);
+void s3_call_stopped(struct s3_call *c);
 static inline void s3_call_query(struct s3_call *c, const char *name, const char *value)
 {
 	c->query[c->nquery++] = (struct s3_pair){ name, value };
@@ -124,7 +132,8 @@ static inline void s3_call_header(struct s3_call *c, const char *name, const cha
 /* ---- the verbs with more than one request or more than one op ---- */
 
 void s3_del_submit(struct s3 *s3, struct store_op *op);
-bool s3_del_cancel(struct s3 *s3, const struct store_op *op);	/* true: it was here, and is done */
+bool s3_del_cancel(struct s3 *s3, const struct store_op *op);	/* true: it was here, and is the caller's */
+void s3_del_close(struct s3 *s3);	/* waits for rounds whose names were all cancelled */
 void s3_list_submit(struct s3 *s3, struct store_op *op);
 void s3_multi_submit(struct s3 *s3, struct store_op *op);
 

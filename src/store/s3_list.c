@@ -75,6 +75,7 @@ static void list_send(struct s3_listing *x, struct s3 *s3)
 	s3_call_query(c, "prefix", s3->conf.prefix);
 	s3_call_query(c, "delimiter", "/");
 	s3_call_query(c, "max-keys", x->max);
+	s3_call_query(c, "encoding-type", "url");	/* XML has no way to write every name there may be */
 	if (x->token.n)
 		s3_call_query(c, "continuation-token", text_str(&x->token));
 	else if (x->after.n)

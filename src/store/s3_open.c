@@ -223,6 +223,7 @@ static int open_bare(struct s3 **ret, const struct store_conf *conf, struct text
 	s3->s.ops = &store_s3_ops;
 	(void)snprintf(s3->s.label, sizeof(s3->s.label), "s3");
 	lock_init(&s3->lock, LOCK_STORE, "s3");
+	cond_init(&s3->no_rounds);
 	list_init(&s3->calls);
 	list_init(&s3->dels);
 	list_init(&s3->rounds);
@@ -277,11 +278,13 @@ void s3_close(struct store *s)
 {
 	struct s3 *s3 = container_of(s, struct s3, s);
 
+	s3_del_close(s3);
 	http_free(s3->http);
 	renewed_put(s3->key_of);
 	creds_close(s3->creds);
 	OPENSSL_cleanse(&s3->key, sizeof(s3->key));
 	s3_conf_done(&s3->conf);
+	cond_done(&s3->no_rounds);
 	lock_done(&s3->lock);
 	free(s3);
 }

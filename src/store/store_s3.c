@@ -8,6 +8,7 @@
  */
 #include "store/s3_impl.h"
 
+#include "base/buf.h"
 #include "base/crc.h"
 #include "base/err.h"
 #include "base/fault.h"
@@ -149,23 +150,42 @@ static bool content_range(const struct s3_call *c, uint64_t *first, uint64_t *la
 	       slash == '/' && *first <= *last;
 }
 
+/*
+ * The whole instead of the range: a service that does not do ranges, which is fine where that was
+ * asked for, or an <Error> that calls itself a success.
+ */
+static int get_whole(const struct verb *x)
+{
+	const struct http_call *h = &x->call.http;
+	const struct tess_range *want = &x->op->range;
+	struct s3_xml_error e;
+	char doc[4096];
+	size_t n;
+
+	if (want->off == 0 && h->got == want->len)
+		return 0;
+	n = iov_copy_out(doc, &x->op->data, 0, MIN(h->got, (uint64_t)sizeof(doc)));
+	if (s3_xml_error(doc, n, &e) == 0)
+		return s3_err_find(e.code, 200).err;
+	return want->off == 0 ? -TESS_E_SHORT_BODY : -EPROTO;
+}
+
 static int get_check(const struct verb *x)
 {
 	const struct http_call *h = &x->call.http;
 	const struct tess_range *want = &x->op->range;
 	uint64_t first, last;
 
-	if (h->status == 200) {
-		/* It does not do ranges: that is fine where the whole was asked for. */
-		if (want->off != 0)
-			return -EPROTO;
-		return h->got == want->len ? 0 : -TESS_E_SHORT_BODY;
-	}
+	if (h->status == 200)
+		return get_whole(x);
 	if (h->status != 206 || !content_range(&x->call, &first, &last))
 		return -EPROTO;
 	if (first != want->off || last - first >= want->len || h->got != last - first + 1)
 		return -EPROTO;
-	return h->got == want->len ? 0 : -TESS_E_SHORT_BODY;
+	if (h->got == want->len)
+		return 0;
+	/* Less than asked for is right only where the object ends. */
+	return last + 1 == h->total ? -TESS_E_SHORT_BODY : -EPROTO;
 }
 
 static void get_done(struct s3_call *c, int err)

@@ -30,19 +30,24 @@ struct scheme {
 
 static const char *const kv_params[] = { "size", "index", "inline", "direct", NULL };
 static const char *const mem_params[] = { "size", NULL };
-static const char *const no_params[] = { NULL };
 #ifdef HAVE_RADOS
 #define RADOS_OPS &store_rados_ops
 #else
 #define RADOS_OPS NULL
 #endif
 static const char *const rados_params[] = { "conf", "id", "cluster", "keyring", "timeout", NULL };
+static const char *const s3_params[] = { "endpoint", "region", "profile", "key-file", "anonymous",
+					 "path-style", "ca", "cert", "key", "proxy", "payload-hash",
+					 "checksum", "connections", "max-put", NULL };
+static const char *const swift_params[] = { "auth", "region", "user", "key-file", "cloud", "ca", "cert",
+					    "key", "proxy", "interface", "connections", "checksum",
+					    NULL };
 static const struct scheme schemes[] = {
 	{ "kv", &store_kv_ops, true, true, kv_params, "kv:PATH", false },
 	{ "mem", &store_mem_ops, false, false, mem_params, "mem:", false },
 	{ "rados", RADOS_OPS, true, false, rados_params, "rados://POOL[/NAMESPACE]", true },
-	{ "s3", NULL, true, false, no_params, "s3://BUCKET[/PREFIX]", true },
-	{ "swift", NULL, true, false, no_params, "swift://CONTAINER[/PREFIX]", true },
+	{ "s3", &store_s3_ops, true, false, s3_params, "s3://BUCKET[/PREFIX]", true },
+	{ "swift", &store_swift_ops, true, false, swift_params, "swift://CONTAINER[/PREFIX]", true },
 };
 
 /*
@@ -177,8 +182,9 @@ static int uri_params(struct uri *u, char *query, struct text *why)
 		}
 		*value++ = 0;
 		if (!param_known(u->scheme, one)) {
-			text_fmt(why, "%s: %s: unknown parameter; of %s: there are ", u->conf.uri,
-				 one, u->scheme->name);
+			/* Its value is not repeated: it may be a secret that somebody tried here. */
+			text_fmt(why, "%s:%s: %s: unknown parameter; of %s: there are ",
+				 u->scheme->name, u->conf.place, one, u->scheme->name);
 			params_list(u->scheme, why);
 			return -TESS_E_URI;
 		}
@@ -271,6 +277,11 @@ static int uri_parse(struct uri *u, const char *uri, struct text *why)
 		return -TESS_E_URI;
 	}
 	place += u->scheme->net ? 2 : 0;
+	if (u->scheme->net && place[strcspn(place, "@/?")] == '@') {
+		text_fmt(why, "%s: a target URI takes no credentials; see tessera-target(7) for where they belong",
+			 u->buf);
+		return -TESS_E_URI;
+	}
 	query = strchr(place, '?');
 	if (query)
 		*query++ = 0;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 #include <unistd.h>
 
 void fake_reply_begin(struct reply *r, const struct request *q)
@@ -45,7 +46,8 @@ static const char *usual_code(unsigned status)
 		const char *code;
 	} codes[] = {
 		{ 400, "InvalidRequest" }, { 401, "AccessDenied" }, { 403, "AccessDenied" },
-		{ 404, "NoSuchKey" }, { 409, "OperationAborted" }, { 412, "PreconditionFailed" },
+		{ 404, "NoSuchKey" }, { 408, "RequestTimeout" }, { 409, "OperationAborted" },
+		{ 412, "PreconditionFailed" }, { 507, "InsufficientStorage" },
 		{ 416, "InvalidRange" }, { 429, "TooManyRequests" }, { 500, "InternalError" },
 		{ 501, "NotImplemented" }, { 503, "SlowDown" },
 	};
@@ -59,9 +61,12 @@ static const char *usual_code(unsigned status)
 
 void fake_reply_error(struct reply *r, const struct request *q, unsigned status, const char *code)
 {
+	const char *region = "";
 	char *p = NULL;
 
 	code = code ? code : usual_code(status);
+	if (strcmp(code, "AuthorizationHeaderMalformed") == 0)
+		region = q->f->region;
 	r->status = status;
 	if (q->swift) {
 		if (asprintf(&p, "<html><h1>%s</h1><p>%s</p></html>", fake_http_reason(status), code) > 0)
@@ -69,7 +74,7 @@ void fake_reply_error(struct reply *r, const struct request *q, unsigned status,
 	} else {
 		if (asprintf(&p, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>%s</Code>"
 			     "<Message>fakeobj says so</Message><RequestId>0123456789</RequestId>"
-			     "</Error>", code) > 0)
+			     "<Region>%s</Region></Error>", code, region) > 0)
 			fake_reply_text(r, "application/xml", p, strlen(p));
 	}
 	if (r->head) {
@@ -140,12 +145,17 @@ static int send_head(struct reply *r, struct request *q, uint64_t length, bool f
 	char *p = NULL;
 	size_t n = 0;
 	FILE *o = open_memstream(&p, &n);
+	time_t now = fake_now(q->f);
+	char date[40] = "";
+	struct tm tm;
 	int err;
 
 	if (!o)
 		return -ENOMEM;
-	fprintf(o, "HTTP/1.1 %u %s\r\nServer: fakeobj\r\nx-amz-request-id: 0123456789\r\n",
-		r->status, fake_http_reason(r->status));
+	if (gmtime_r(&now, &tm))
+		(void)strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", &tm);
+	fprintf(o, "HTTP/1.1 %u %s\r\nServer: fakeobj\r\nDate: %s\r\nx-amz-request-id: 0123456789\r\n",
+		r->status, fake_http_reason(r->status), date);
 	if (framed && r->status != 204)
 		fprintf(o, "Content-Length: %llu\r\n", (unsigned long long)length);
 	if (!q->keep && q->fault.kind != K_CLOSE)

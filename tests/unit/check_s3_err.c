@@ -34,6 +34,8 @@ static const struct {
 	{ "InternalError", 200, -EIO, S3_FINAL },
 	{ "SomethingNew", 200, -EIO, S3_FINAL },
 	{ "InternalError", 500, -EIO, S3_FINAL },
+	{ "InternalError", 503, -TESS_E_STORE_BUSY, S3_FINAL },
+	{ "InternalError", 408, -ETIMEDOUT, S3_FINAL },
 	{ "", 500, -EIO, S3_FINAL },
 	{ "", 502, -EIO, S3_FINAL },
 	{ "SomethingNew", 500, -EIO, S3_FINAL },

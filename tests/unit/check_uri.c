@@ -20,7 +20,25 @@ static const struct {
 	{ "kv:?size=1G", "kv:PATH" },
 	{ "ftp:x", "built in: kv mem" },
 	{ "KV:/x", "unknown store" },
-	{ "s3://bucket", "store s3 is not built into" },
+	{ "s3:bucket", "s3://BUCKET[/PREFIX]" },
+	{ "s3://", "no place" },
+	{ "s3://key:word@bucket", "takes no credentials" },
+	{ "s3://bucket?secret=word", "s3:bucket: secret: unknown parameter" },
+	{ "s3://bucket?endpoint=http://key:word@host", "endpoint takes no credentials" },
+	{ "s3://bucket?proxy=http://key:word@host", "proxy in a target URI takes no" },
+	{ "s3://b", "bucket: 3 or more" },
+	{ "s3://bucket/a//b", "prefix: names divided" },
+	{ "s3://bucket/../b", "prefix: names divided" },
+	{ "s3://bucket/a%25b", "prefix: names divided" },
+	{ "s3://bucket?endpoint=ftp://host", "endpoint: http[s]://" },
+	{ "s3://bucket?region=a/b", "region: letters" },
+	{ "s3://bucket?path-style=2", "path-style=2: one of 0 1 auto" },
+	{ "s3://bucket?payload-hash=md5", "one of unsigned sha256" },
+	{ "s3://bucket?checksum=sha1", "one of none md5 crc32c" },
+	{ "s3://bucket?max-put=1M", "max-put: 5M to 5G" },
+	{ "s3://bucket?connections=0", "connections: 1 to 1024" },
+	{ "s3://bucket?cert=/x", "cert: a client certificate is" },
+	{ "s3://bucket?anonymous=1&profile=x", "anonymous: profile and key-file" },
 	{ "rados://pool", "built in: kv mem" },
 	{ "mem:?zork=1", "there are size fault latency rate" },
 	{ "kv:/x?size", "NAME=VALUE" },
@@ -75,6 +93,36 @@ START_TEST(test_a_bad_uri_gets_one_line_that_names_the_part_and_the_legal_choice
 	text_done(&why);
 	/* Nobody has to want the line. */
 	ck_assert_int_eq(try(bad[_i].uri, NULL), -TESS_E_URI);
+}
+END_TEST
+
+START_TEST(test_a_secret_that_somebody_put_into_a_uri_is_not_repeated)
+{
+	static const char *const uris[] = {
+		"s3://key:hunter2@bucket", "s3://bucket?secret=hunter2", "swift://user:hunter2@c",
+		"s3://bucket?endpoint=http://key:hunter2@host", "s3://bucket?proxy=http://key:hunter2@host",
+	};
+	struct text why = TEXT_INIT;
+
+	for (size_t i = 0; i < ARRAY_SIZE(uris); i++) {
+		text_clear(&why);
+		ck_assert_int_eq(try(uris[i], &why), -TESS_E_URI);
+		ck_assert_msg(!strstr(text_str(&why), "hunter2"), "%s", text_str(&why));
+	}
+	text_done(&why);
+}
+END_TEST
+
+START_TEST(test_a_private_key_that_others_can_read_is_refused)
+{
+	struct text why = TEXT_INIT;
+
+	ck_assert_int_eq(try("s3://bucket?anonymous=1&cert=/dev/null&key=/dev/null", &why), -EPERM);
+	ck_assert_ptr_nonnull(strstr(text_str(&why), "lets others read it"));
+	text_clear(&why);
+	ck_assert_int_eq(try("s3://bucket?anonymous=1&cert=/dev/null&key=/nonexistent", &why), -ENOENT);
+	ck_assert_ptr_nonnull(strstr(text_str(&why), "key=/nonexistent: "));
+	text_done(&why);
 }
 END_TEST
 
@@ -203,6 +251,8 @@ int main(void)
 			    test_a_bad_uri_gets_one_line_that_names_the_part_and_the_legal_choice,
 			    0, (int)(sizeof(bad) / sizeof(bad[0])));
 	tcase_add_test(c, test_a_too_long_uri_is_refused);
+	tcase_add_test(c, test_a_secret_that_somebody_put_into_a_uri_is_not_repeated);
+	tcase_add_test(c, test_a_private_key_that_others_can_read_is_refused);
 	tcase_add_test(c, test_decorators_are_stacked_in_their_order_whatever_the_uri_s);
 	tcase_add_test(c, test_query_values_are_decoded_and_found);
 	tcase_add_test(c, test_a_relative_place_is_made_absolute_and_nothing_else_changes);
