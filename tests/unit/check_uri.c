@@ -39,7 +39,7 @@ static const struct {
 	{ "s3://bucket?connections=0", "connections: 1 to 1024" },
 	{ "s3://bucket?cert=/x", "cert: a client certificate is" },
 	{ "s3://bucket?anonymous=1&profile=x", "anonymous: profile and key-file" },
-	{ "rados://pool", "built in: kv mem" },
+	{ "rados:pool", "rados" },
 	{ "mem:?zork=1", "there are size fault latency rate" },
 	{ "kv:/x?size", "NAME=VALUE" },
 	{ "kv:/x?size=", "NAME=VALUE" },
