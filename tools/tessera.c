@@ -10,7 +10,7 @@
 
 const struct tool_cmd *const tool_cmds[] = {
 	&cmd_mkfs, &cmd_mount, &cmd_umount, &cmd_layout, &cmd_setlayout, &cmd_whose, &cmd_df,
-	&cmd_stats, &cmd_fsck, &cmd_gc, &cmd_flush, &cmd_bench, &cmd_class, &cmd_mapper,
+	&cmd_stats, &cmd_fsck, &cmd_gc, &cmd_flush, &cmd_bench, &cmd_creds, &cmd_class, &cmd_mapper,
 	&cmd_version, &cmd_help, NULL,
 };
 

@@ -48,7 +48,7 @@ char *tool_fs(struct tool *t, const char *arg);
 int tool_end(struct tool *t, int code);
 
 extern const struct tool_cmd cmd_mkfs, cmd_mount, cmd_umount, cmd_layout, cmd_setlayout;
-extern const struct tool_cmd cmd_whose, cmd_df, cmd_stats, cmd_fsck, cmd_gc, cmd_flush, cmd_bench;
+extern const struct tool_cmd cmd_whose, cmd_df, cmd_stats, cmd_fsck, cmd_gc, cmd_flush, cmd_bench, cmd_creds;
 extern const struct tool_cmd cmd_class, cmd_mapper, cmd_version, cmd_help, cmd_mount_helper;
 /* All of them, NULL-terminated. */
 extern const struct tool_cmd *const tool_cmds[];

@@ -36,6 +36,12 @@ struct admin_whose {
 };
 int admin_whose(struct admin *a, const struct admin_whose *q, struct text *why);
 
+/*
+ * Needs no file system: where the credentials of a target URI come from, one line for each source, and
+ * what a try to get them gave. Never a secret. The error when there are none.
+ */
+int admin_creds(const char *uri, bool json, FILE *out, struct text *why);
+
 /* ---- shared by the files of this directory ---- */
 
 struct store *admin_target(const struct admin *a, unsigned id);	/* NULL: no such target */

@@ -11,6 +11,8 @@
 
 #define FIRST_TIMEOUT (120 * NS_PER_S)	/* beyond that of any source */
 
+#define NOTHING "no credentials are configured"
+
 static const char *const env_names[ENV_N] = {
 	[ENV_KEY_ID] = "AWS_ACCESS_KEY_ID",
 	[ENV_SECRET] = "AWS_SECRET_ACCESS_KEY",
@@ -253,11 +255,13 @@ static const struct creds_source {
 
 /* ---- the chain ---- */
 
-/* Appends what was looked at, for who finds nothing. */
+/* Appends what was looked at, for who finds nothing; not what only the URI could have asked for. */
 static void chain_list(struct creds *c, struct text *out)
 {
-	text_add(out, "no credentials are configured; looked at ");
+	text_add(out, NOTHING "; looked at ");
 	for (size_t i = 0; i < ARRAY_SIZE(sources); i++) {
+		if (sources[i].fetch == creds_keyfile_fetch || sources[i].fetch == anonymous_fetch)
+			continue;
 		text_fmt(out, "%s%s (", i ? ", " : "", sources[i].name);
 		(void)sources[i].configured(c, out);
 		text_add(out, ")");
@@ -432,7 +436,8 @@ static void explain_sources(struct creds *c, const struct creds_source *taken, s
 		int r = sources[i].configured(c, &what);
 		const char *state = r < 0 ? "broken" : r ? "unused" : "absent";
 
-		explain_line(out, sources[i].name, &sources[i] == taken ? "used" : state, text_str(&what));
+		explain_line(out, sources[i].name, &sources[i] == taken ? "used" : state,
+			     text_str(&what));
 		text_done(&what);
 	}
 }
@@ -470,6 +475,11 @@ int creds_explain(const struct creds_conf *conf, struct text *out)
 
 	if (!err) {
 		err = chain_choose(&c, &taken, &why);
+		/* The list of what was looked at is above it already. */
+		if (err && !strncmp(text_str(&why), NOTHING, strlen(NOTHING))) {
+			text_clear(&why);
+			text_add(&why, NOTHING);
+		}
 		explain_sources(&c, taken, out);
 		if (!err)
 			err = chain_fetch(&c, &v, &why);

@@ -218,7 +218,7 @@ static int ini_line(struct ini *p, char *s)
 	if (p->outer && indent > p->indent)
 		e.outer = p->outer;
 	if (!value || value == s) {
-		/* Below a key it would be more lines of that value; no key that is read here has them. */
+		/* Below a key it is more of that value; no key that is read here has such. */
 		return e.outer ? 0 : ini_refuse(p, "neither [SECTION] nor KEY = VALUE");
 	}
 	*value++ = 0;
@@ -265,7 +265,8 @@ const char *creds_ini_get(const struct creds_file *f, const char *kind, const ch
 	for (unsigned i = f->n; i-- > 0;) {
 		const struct ini_entry *e = &f->e[i];
 
-		if (!strcmp(e->key, key) && !strcmp(e->section, section) && !strcmp(e->kind, kind) &&
+		if (!strcmp(e->key, key) && !strcmp(e->section, section) &&
+		    !strcmp(e->kind, kind) &&
 		    (outer ? e->outer && !strcmp(e->outer, outer) : !e->outer))
 			return *e->value ? e->value : NULL;
 	}

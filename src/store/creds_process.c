@@ -35,8 +35,9 @@ int creds_words_split(char *line, char **argv, unsigned max)
 			return -E2BIG;
 		argv[n++] = to;
 		for (; *from && (quote || (*from != ' ' && *from != '\t')); from++) {
-			bool escapes = *from == '\\' &&
-				       (!quote || (quote == '"' && (from[1] == '"' || from[1] == '\\')));
+			bool escapes =
+				*from == '\\' &&
+				(!quote || (quote == '"' && (from[1] == '"' || from[1] == '\\')));
 
 			if (escapes && !from[1])
 				return -EINVAL;
@@ -71,8 +72,9 @@ static int spawn_prepare(posix_spawn_file_actions_t *fa, posix_spawnattr_t *at, 
 	/* Threads of the daemon block all signals; this must not be inherited. */
 	err = err ? err : posix_spawnattr_setsigmask(at, &none);
 	err = err ? err : posix_spawnattr_setsigdefault(at, &all);
-	err = err ? err : posix_spawnattr_setflags(at, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
-							       POSIX_SPAWN_SETSIGDEF);
+	err = err ? err
+		  : posix_spawnattr_setflags(at, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
+							 POSIX_SPAWN_SETSIGDEF);
 	return -err;
 }
 
@@ -198,7 +200,8 @@ int creds_process_run(const struct creds_process *p, struct secret *out, struct 
 		return -ENOMEM;
 	err = creds_words_split(line, argv, WORDS_MAX);
 	if (err) {
-		text_add(why, "credential_process: its quotes do not match, or it is empty or too long");
+		text_add(why,
+			 "credential_process: its quotes do not match, or it is empty or too long");
 		return err;
 	}
 	if (pipe2(fds, O_CLOEXEC))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Profiles: what one says, and what it refers to. A profile that takes a role names who asks for it,
- * which may be another profile that takes a role; the walk is bounded and a profile comes by once.
+ * Profiles: what one says, and what it refers to. A profile that takes a role names who asks for
+ * it, maybe another profile that takes a role; the walk is bounded and a profile comes by once.
  */
 #include "store/creds_impl.h"
 
@@ -63,7 +63,8 @@ const char *creds_profile_get(const struct creds_profiles *p, const char *profil
 	return profile_find(p, profile, key, &f);
 }
 
-const char *creds_endpoint(const struct creds *c, const struct creds_profiles *p, const char *service)
+const char *creds_endpoint(const struct creds *c, const struct creds_profiles *p,
+			   const char *service)
 {
 	const char *v = c->env[strcmp(service, "s3") ? ENV_ENDPOINT_STS : ENV_ENDPOINT_S3];
 	const char *services = creds_profile_get(p, c->profile, "services");
@@ -98,7 +99,8 @@ static enum take profile_take(const struct creds_profiles *p, const char *name, 
 		return TAKE_KEYS;
 	if (creds_profile_get(p, name, "credential_process"))
 		return TAKE_PROCESS;
-	if (creds_profile_get(p, name, "sso_session") || creds_profile_get(p, name, "sso_start_url"))
+	if (creds_profile_get(p, name, "sso_session") ||
+	    creds_profile_get(p, name, "sso_start_url"))
 		return TAKE_SSO;
 	return TAKE_NOTHING;
 }
@@ -145,8 +147,9 @@ static int take_keys(struct walk *w, const char *name, struct creds_aws **ret)
 	parts.secret = creds_ini_get(f, "profile", name, NULL, "aws_secret_access_key");
 	parts.token = creds_ini_get(f, "profile", name, NULL, "aws_session_token");
 	if (!parts.id || !parts.secret)
-		return walk_refuse(w, -EINVAL, parts.id ? "aws_access_key_id without aws_secret_access_key" :
-							  "aws_secret_access_key without aws_access_key_id");
+		return walk_refuse(w, -EINVAL,
+				   parts.id ? "aws_access_key_id without aws_secret_access_key"
+					    : "aws_secret_access_key without aws_access_key_id");
 	err = creds_file_private(f, true, w->why);
 	if (err)
 		return err;
@@ -205,14 +208,16 @@ static int take_asker(struct walk *w, const char *name, struct creds_aws **ret)
 	const char *from = creds_profile_get(w->p, name, "credential_source");
 
 	if (!profile == !from)
-		return walk_refuse(w, -EINVAL, "role_arn needs one of source_profile, credential_source "
-					       "and web_identity_token_file");
+		return walk_refuse(w, -EINVAL,
+				   "role_arn needs one of source_profile, credential_source "
+				   "and web_identity_token_file");
 	if (from)
 		return take_by_source(w, from, ret);
 	if (!strcmp(profile, name))	/* its own keys ask */
-		return profile_take(w->p, name, true) == TAKE_KEYS ?
-			       take_keys(w, name, ret) :
-			       walk_refuse(w, -EINVAL, "names itself as source_profile and has no keys");
+		return profile_take(w->p, name, true) == TAKE_KEYS
+			       ? take_keys(w, name, ret)
+			       : walk_refuse(w, -EINVAL,
+					     "names itself as source_profile and has no keys");
 	return walk_profile(w, profile, ret);
 }
 
@@ -233,7 +238,8 @@ static int take_role(struct walk *w, const char *name, bool web, struct creds_aw
 	int err = creds_file_private(f, false, w->why);
 
 	if (!err && creds_profile_get(w->p, name, "mfa_serial"))
-		err = walk_refuse(w, -ENOTSUP, "mfa_serial: nobody is there to ask; use credential_process");
+		err = walk_refuse(w, -ENOTSUP,
+				  "mfa_serial: nobody is there to ask; use credential_process");
 	if (!err && !web)
 		err = take_asker(w, name, &by);
 	if (err)
@@ -271,9 +277,10 @@ static int walk_profile(struct walk *w, const char *name, struct creds_aws **ret
 	case TAKE_PROCESS:
 		return take_process(w, name, ret);
 	case TAKE_SSO:
-		return walk_refuse(w, -ENOTSUP,
-				   "single sign-on is not done here; give it credential_process = aws "
-				   "configure export-credentials --profile NAME --format process");
+		return walk_refuse(
+			w, -ENOTSUP,
+			"single sign-on is not done here; give it credential_process = aws "
+			"configure export-credentials --profile NAME --format process");
 	default:
 		break;
 	}
@@ -292,8 +299,11 @@ static void take_describe(const struct creds_profiles *p, const char *name, enum
 			  struct text *out)
 {
 	static const char *const keys[] = {
-		[TAKE_ROLE] = "role_arn", [TAKE_WEB] = "role_arn", [TAKE_KEYS] = "aws_access_key_id",
-		[TAKE_PROCESS] = "credential_process", [TAKE_SSO] = "sso_session",
+		[TAKE_ROLE] = "role_arn",
+		[TAKE_WEB] = "role_arn",
+		[TAKE_KEYS] = "aws_access_key_id",
+		[TAKE_PROCESS] = "credential_process",
+		[TAKE_SSO] = "sso_session",
 	};
 	const struct creds_file *f;
 	const char *v = profile_find(p, name, keys[take], &f);
@@ -384,8 +394,9 @@ static int keyfile_lines(struct creds_file *f, struct creds_parts *parts, struct
 	}
 	if (n != 2) {
 		text_fmt(why,
-			 "%s: has %u words, not two: key id and secret key on a line each, or an INI "
-			 "file as of the AWS tools", f->path, n);
+			 "%s: has %u words, not two: key id and secret key on a line each, or an "
+			 "INI file as of the AWS tools",
+			 f->path, n);
 		return -EINVAL;
 	}
 	parts->id = words[0];

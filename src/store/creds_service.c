@@ -174,26 +174,30 @@ int creds_container_url(const char *relative, const char *full, struct text *ret
 
 	for (const char *s = v; *s; s++) {
 		if (*s <= ' ' || *s > '~') {
-			text_add(why, "the URI of the container's credentials holds a blank or control "
-				      "character");
+			text_add(why,
+				 "the URI of the container's credentials holds a blank or control "
+				 "character");
 			return -EINVAL;
 		}
 	}
 	if (relative) {
 		if (*relative != '/') {
-			text_add(why, "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI does not begin with /");
+			text_add(why,
+				 "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI does not begin with /");
 			return -EINVAL;
 		}
 		text_fmt(ret, "http://169.254.170.2%s", relative);
 		return text_error(ret);
 	}
 	if (http_url_parse(full, &u)) {
-		text_add(why, "AWS_CONTAINER_CREDENTIALS_FULL_URI is not http[s]://HOST[:PORT]/PATH");
+		text_add(why,
+			 "AWS_CONTAINER_CREDENTIALS_FULL_URI is not http[s]://HOST[:PORT]/PATH");
 		return -EINVAL;
 	}
 	if (!u.tls && !host_is_near(u.host)) {
-		text_add(why, "AWS_CONTAINER_CREDENTIALS_FULL_URI: without TLS only a loopback address, "
-			      "169.254.170.2, 169.254.170.23 or [fd00:ec2::23] is asked, not ");
+		text_add(why,
+			 "AWS_CONTAINER_CREDENTIALS_FULL_URI: without TLS only a loopback address, "
+			 "169.254.170.2, 169.254.170.23 or [fd00:ec2::23] is asked, not ");
 		creds_add_name(why, u.host);
 		return -EPERM;
 	}
@@ -208,7 +212,7 @@ int creds_container_configured(struct creds *c, struct text *what)
 	else if (c->env[ENV_CONTAINER_FULL])
 		text_add(what, "AWS_CONTAINER_CREDENTIALS_FULL_URI");
 	else
-		text_add(what, "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI, _FULL_URI: not set");
+		text_add(what, "AWS_CONTAINER_CREDENTIALS_{RELATIVE,FULL}_URI: not set");
 	return c->env[ENV_CONTAINER_REL] || c->env[ENV_CONTAINER_FULL];
 }
 
@@ -294,7 +298,8 @@ static void instance_base(const struct creds *c, struct text *out)
 	size_t n;
 
 	if (!v)
-		v = mode && !strcasecmp(mode, "IPv6") ? "http://[fd00:ec2::254]" : "http://169.254.169.254";
+		v = mode && !strcasecmp(mode, "IPv6") ? "http://[fd00:ec2::254]"
+						      : "http://169.254.169.254";
 	n = strlen(v);
 	text_addn(out, v, n && v[n - 1] == '/' ? n - 1 : n);
 }
@@ -357,8 +362,8 @@ static int instance_token(struct creds *c, const char *base, struct secret *head
 }
 
 /* The first line of the list, as a URL's last part. */
-static int instance_role(struct creds *c, const char *list, struct secret *headers, struct text *ret,
-			 struct text *why)
+static int instance_role(struct creds *c, const char *list, struct secret *headers,
+			 struct text *ret, struct text *why)
 {
 	struct secret in = SECRET_INIT;
 	struct creds_ask ask = {

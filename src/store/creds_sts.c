@@ -77,7 +77,8 @@ static void sts_start(void *arg, const XML_Char *name, const XML_Char **attrs)
 	}
 	s->field = NULL;
 	for (size_t i = 0; s->depth && i < ARRAY_SIZE(fields); i++) {
-		if (strcmp(s->parents[s->depth - 1], fields[i].parent) || strcmp(name, fields[i].name))
+		if (strcmp(s->parents[s->depth - 1], fields[i].parent) ||
+		    strcmp(name, fields[i].name))
 			continue;
 		s->field = fields[i].to;
 		s->max = fields[i].size - 1;

@@ -275,7 +275,8 @@ static void json_wipe(json_t *o)
 		return;
 	json_object_foreach(o, key, v) {
 		if (json_is_string(v))
-			OPENSSL_cleanse((char *)(uintptr_t)json_string_value(v), json_string_length(v));
+			OPENSSL_cleanse((char *)(uintptr_t)json_string_value(v),
+					json_string_length(v));
 	}
 	json_decref(o);
 }
@@ -288,8 +289,9 @@ static int json_check(enum creds_json kind, const json_t *o, struct text *why)
 		text_add(why, "what came is no JSON object");
 		return -EINVAL;
 	}
-	if (kind == CREDS_JSON_PROCESS && (!json_is_integer(json_object_get(o, "Version")) ||
-					   json_integer_value(json_object_get(o, "Version")) != 1)) {
+	if (kind == CREDS_JSON_PROCESS &&
+	    (!json_is_integer(json_object_get(o, "Version")) ||
+	     json_integer_value(json_object_get(o, "Version")) != 1)) {
 		text_add(why, "\"Version\": 1 is missing in what came");
 		return -EINVAL;
 	}

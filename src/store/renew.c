@@ -244,7 +244,8 @@ int renew_first(struct renew *r, int64_t timeout, struct text *why)
 	scoped_lock(&r->lock);
 	while (!r->tries) {
 		if (!cond_wait_until(&r->tried, &r->lock, deadline) && !r->tries) {
-			text_fmt(why, "%s: no answer in %" PRIi64 " s", r->name, timeout / NS_PER_S);
+			text_fmt(why, "%s: no answer in %" PRIi64 " s", r->name,
+				 timeout / NS_PER_S);
 			return -ETIMEDOUT;
 		}
 	}

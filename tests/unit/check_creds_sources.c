@@ -281,14 +281,16 @@ END_TEST
 #define STS_KEYS(until) "<A><B><Credentials><AccessKeyId>ID</AccessKeyId><SecretAccessKey>" LEAK        \
 			"</SecretAccessKey><Expiration>" until "</Expiration></Credentials></B></A>"
 
+#define DEEP "<A><A><A><A><A><A><A><A><A><A><A><A><A><A><A><A><A></A></A></A></A></A></A></A></A></A>"   \
+	     "</A></A></A></A></A></A></A></A>"
+
 START_TEST(test_no_reply_of_sts_confuses_the_reader)
 {
 	static const char *const bad[] = {
 		"", "<", "x", "<A/>", "{\"AccessKeyId\": \"" LEAK "\"}", STS_KEYS("never"), STS_KEYS(""),
 		"<A><AccessKeyId>ID</AccessKeyId><SecretAccessKey>" LEAK "</SecretAccessKey></A>",
 		"<!DOCTYPE A [<!ENTITY e \"" LEAK "\">]>" STS_KEYS("2030-01-01T00:00:00Z"),
-		"<A><A><A><A><A><A><A><A><A><A><A><A><A><A><A><A><A><A></A></A></A></A></A></A></A></A></A></A>"
-		"</A></A></A></A></A></A></A></A>",
+		DEEP,
 		"<A><Credentials><AccessKeyId>&x;</AccessKeyId></Credentials></A>",
 	};
 	char *big = calloc(1, 400 + 20000), error[300];

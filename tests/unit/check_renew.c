@@ -366,7 +366,7 @@ END_TEST
 
 START_TEST(test_free_calls_who_still_waits)
 {
-	static struct waiter w[3] = { { .w.ready = ready }, { .w.ready = ready }, { .w.ready = ready } };
+	static struct waiter w[3] = {{.w.ready = ready}, {.w.ready = ready}, {.w.ready = ready}};
 
 	begin();
 	fail_with = -EIO;
