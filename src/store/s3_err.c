@@ -113,8 +113,8 @@ struct s3_err s3_err_find(const char *code, unsigned status)
 	for (size_t i = 0; i < ARRAY_SIZE(rows) && code[0]; i++) {
 		if (strcmp(rows[i].code, code) != 0)
 			continue;
-		/* Says less than a status that is not simply 500. */
-		if (rows[i].err == -EIO && status >= 400 && status != 500)
+		/* Says less than a status that is not simply 500; a 404 with it is not about the object. */
+		if (rows[i].err == -EIO && status >= 400 && status != 404 && status != 500)
 			break;
 		return rows[i];
 	}

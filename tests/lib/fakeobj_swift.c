@@ -136,7 +136,7 @@ static void keystone(struct request *q, struct reply *r)
 	json_t *ask = NULL, *answer;
 	const json_t *auth;
 	struct grant g;
-	char until[24], *p;
+	char until[24], since[24], *p;
 
 	if (strcmp(q->method, "POST") == 0)
 		ask = json_loadb((const char *)q->body, q->body_len, 0, NULL);
@@ -153,10 +153,11 @@ static void keystone(struct request *q, struct reply *r)
 	}
 	fake_creds_issue(q->f, &g);
 	fake_creds_time(g.until, until);
+	fake_creds_time(fake_now(q->f), since);
 	fake_reply_header(r, "X-Subject-Token: %s", g.token);
 	r->status = 201;
 	answer = json_pack("{s:{s:s,s:s,s:{s:s}}}", "token", "expires_at", until, "issued_at",
-			   "2026-01-02T03:04:05.000000Z", "user", "name", "tester");
+			   since, "user", "name", "tester");
 	/* A token without a scope has no catalog; an application credential has its own. */
 	if (json_object_get(auth, "scope") ||
 	    json_object_get(json_object_get(auth, "identity"), "application_credential"))
