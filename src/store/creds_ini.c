@@ -76,6 +76,11 @@ int creds_file_read(struct creds_file *f, const char *path, struct text *why)
 		text_fmt(why, "%s: %s", path, strerror(-err));
 		return err == -ENOTDIR ? -ENOENT : err;
 	}
+	/* AWS_CONFIG_FILE=/dev/null is how people say "none". */
+	if (S_ISCHR(st.st_mode)) {
+		text_fmt(why, "%s: a device, taken as no file", path);
+		return -ENOENT;
+	}
 	if (!S_ISREG(st.st_mode)) {
 		text_fmt(why, "%s: not a regular file", path);
 		return -EINVAL;

@@ -120,7 +120,10 @@ static int conf_setting(const struct s3_conf *c, const struct store_conf *conf, 
 	if (c->anonymous)
 		cc.anonymous = true;
 	r = creds_setting(&cc, setting, ret);
-	return r == 0 && !text_str(ret)[0] ? -ENOENT : r;
+	if (r == -ENOMEM)
+		return r;
+	/* A file that is broken is named by the credentials, if they come from there. */
+	return r < 0 || !text_str(ret)[0] ? -ENOENT : 0;
 }
 
 static int conf_region(struct s3_conf *c, const struct store_conf *conf, struct text *why)

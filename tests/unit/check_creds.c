@@ -250,6 +250,10 @@ START_TEST(test_settings_come_from_the_environment_first)
 	ck_assert_str_eq(setting(NULL, "colour"), "green");
 	setenv("AWS_CONFIG_FILE", "/nowhere", 1);
 	ck_assert_str_eq(setting(NULL, "colour"), "ENOENT");
+	setenv("AWS_CONFIG_FILE", "/dev/null", 1);
+	setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null", 1);
+	ck_assert_str_eq(setting(NULL, "colour"), "ENOENT");
+	ct_fails(&(struct creds_conf){ 0 }, -EACCES, "no credentials are configured");
 }
 END_TEST
 
