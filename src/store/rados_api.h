@@ -20,7 +20,7 @@ struct text;
 	x(create_read_op) x(release_read_op) x(read_op_stat) x(read_op_read)                    \
 	x(aio_read_op_operate)                                                                  \
 	x(nobjects_list_open) x(nobjects_list_next) x(nobjects_list_close)                      \
-	x(mon_command) x(buffer_free) x(cluster_stat) x(get_instance_id)
+	x(mon_command) x(buffer_free) x(cluster_stat) x(getaddrs)
 
 struct rados_api {
 #define RADOS_MEMBER(f) __typeof__(&rados_##f) f;

@@ -203,6 +203,7 @@ void rados_conn_free(const struct rados *rs, struct rados_conn *c)
 		rs->api->ioctx_destroy(c->io);
 	if (c->cluster)
 		rs->api->shutdown(c->cluster);
+	free(c->addr);
 	free(c);
 }
 
@@ -239,6 +240,8 @@ int rados_conn_new(struct rados_conn **ret, const struct rados *rs, const char *
 	}
 	if (rs->set.nspace)
 		rs->api->ioctx_set_namespace(c->io, rs->set.nspace);
+	if (rs->api->getaddrs(c->cluster, &c->addr) < 0)
+		c->addr = NULL;
 	*ret = c;
 	return 0;
 }

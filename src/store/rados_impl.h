@@ -21,6 +21,7 @@
 struct rados_conn {
 	rados_t          cluster;
 	rados_ioctx_t    io;
+	char            *addr;		/* owned: what an administrator would blocklist; NULL: unknown */
 	unsigned         refs;		/* rados.lock: operations that use it */
 	struct list_node calls;		/* rados.lock: rados_call.link */
 	struct list_node link;		/* rados.lock: rados.retired */

@@ -350,11 +350,13 @@ static int rados_usage(struct store *s, struct store_usage *ret)
 
 static void rados_to_text(const struct store *s, struct text *out)
 {
-	const struct rados *rs = container_of(s, struct rados, s);
+	struct rados *rs = container_of(s, struct rados, s);
 
 	text_fmt(out, "pool=%s namespace=%s id=%s timeout=%lldms max_object=%llu", rs->set.pool,
 		 rs->set.nspace ? rs->set.nspace : "", rs->set.id,
 		 (long long)(rs->set.timeout / NS_PER_MS), (unsigned long long)rs->s.caps.max_object);
+	scoped_lock(&rs->lock);
+	text_fmt(out, " client=%s", rs->conn && rs->conn->addr ? rs->conn->addr : "none");
 }
 
 static void rados_close(struct store *s)
