@@ -35,6 +35,7 @@
  *         whole         the object instead of the range      close  after the reply, unannounced
  */
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct fakeobj;
@@ -75,6 +76,8 @@ void fakeobj_kick(struct fakeobj *f);		/* RST for every connection */
 uint64_t fakeobj_count(struct fakeobj *f, const char *verb, const char *outcome);
 uint64_t fakeobj_objects(struct fakeobj *f, const char *prefix, uint64_t *ret_bytes);
 uint64_t fakeobj_connections(struct fakeobj *f);	/* accepted so far */
+/* A secret, a token or a password that it knows or issued is in these bytes. */
+bool fakeobj_leaks(struct fakeobj *f, const void *p, size_t n);
 char *fakeobj_stats(struct fakeobj *f);		/* JSON; malloc()ed */
 /*
  * The same over HTTP: GET /_stats; POST /_control?QUERY with rules=…, life=MS, page=N,

@@ -83,6 +83,21 @@ int fake_creds_find(struct fakeobj *f, const char *id, const char *token, struct
 	return r;
 }
 
+bool fakeobj_leaks(struct fakeobj *f, const void *p, size_t n)
+{
+	bool found = memmem(p, n, f->secret, strlen(f->secret)) ||
+		     memmem(p, n, f->key, strlen(f->key)) ||
+		     memmem(p, n, FAKEOBJ_JWT, strlen(FAKEOBJ_JWT)) ||
+		     memmem(p, n, FAKEOBJ_BEARER, strlen(FAKEOBJ_BEARER));
+
+	pthread_mutex_lock(&f->lock);
+	for (size_t i = 0; i < f->ngrants && !found; i++)
+		found = memmem(p, n, f->grants[i].secret, strlen(f->grants[i].secret)) ||
+			memmem(p, n, f->grants[i].token, strlen(f->grants[i].token));
+	pthread_mutex_unlock(&f->lock);
+	return found;
+}
+
 static void keys_json(struct request *q, struct reply *r)
 {
 	struct grant g;
