@@ -78,52 +78,6 @@ static void all_verbs(void)
 	ck_assert_uint_eq(storetest_objects(&t, false), 0);
 }
 
-/* ---- parts ---- */
-
-START_TEST(an_object_above_max_put_goes_up_in_parts)
-{
-	static const size_t sizes[] = { 5 << 20, (5 << 20) + 1, 10 << 20, (13 << 20) + 777 };
-	static const char *const sums[] = { "none", "md5", "crc32c" };
-	char query[64], name[16];
-
-	(void)snprintf(query, sizeof(query), "retry=0&max-put=5M&checksum=%s", sums[_i]);
-	begin(NULL, query);
-	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
-		(void)snprintf(name, sizeof(name), "o%zu", i);
-		CLEAN(storetest_put(&t, name, sizes[i]));
-		CLEAN(storetest_verify(&t, name, sizes[i]));
-	}
-	ck_assert_uint_eq(fakeobj_objects(server, "\x01", NULL), 0);
-	end();
-}
-END_TEST
-
-START_TEST(parts_that_fail_leave_nothing_behind)
-{
-	/* Of the others, the first begins and the second completes: 200, and an error in it. */
-	static const char *const rules[] = {
-		"put:nth=1:500", "put:nth=2:reset", "put:nth=3:slowdown", "put:nth=2:ok-error",
-		"other:nth=1:ok-error", "other:nth=1:bad-body", "other:nth=2:ok-error=SlowDown",
-		"other:nth=2:bad-body",
-	};
-	uint64_t objects;
-
-	begin(NULL, "retry=0&max-put=5M");
-	objects = fakeobj_objects(server, NULL, NULL);
-	for (size_t i = 0; i < ARRAY_SIZE(rules); i++) {
-		CLEAN(fakeobj_rules(server, rules[i]));
-		ck_assert_msg(storetest_put(&t, "o", 14 << 20) < 0, "%s", rules[i]);
-		CLEAN(fakeobj_rules(server, NULL));
-		ck_assert_msg(fakeobj_objects(server, NULL, NULL) == objects, "%s", rules[i]);
-	}
-	CLEAN(storetest_put(&t, "o", 14 << 20));
-	CLEAN(storetest_verify(&t, "o", 14 << 20));
-	end();
-}
-END_TEST
-
-/* ---- deletions ---- */
-
 #define CROWD 400u
 static struct store_op crowd[CROWD];
 static atomic_uint crowd_done;
@@ -160,6 +114,78 @@ static void crowd_put(void)
 		CLEAN(storetest_put(&t, name, 1));
 	}
 }
+
+/* ---- parts ---- */
+
+START_TEST(an_object_above_max_put_goes_up_in_parts)
+{
+	static const size_t sizes[] = { 5 << 20, (5 << 20) + 1, 10 << 20, (13 << 20) + 777 };
+	static const char *const sums[] = { "none", "md5", "crc32c" };
+	char query[64], name[16];
+
+	(void)snprintf(query, sizeof(query), "retry=0&max-put=5M&checksum=%s", sums[_i]);
+	begin(NULL, query);
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		(void)snprintf(name, sizeof(name), "o%zu", i);
+		CLEAN(storetest_put(&t, name, sizes[i]));
+		CLEAN(storetest_verify(&t, name, sizes[i]));
+	}
+	ck_assert_uint_eq(fakeobj_objects(server, "\x01", NULL), 0);
+	end();
+}
+END_TEST
+
+/*
+ * On each server that TESS_STORE_URIS names, as check_contract.c does it: parts, and deletions in crowds
+ * are where services differ most.
+ */
+START_TEST(real_servers_take_parts_and_crowds)
+{
+	scoped_free char *uris = strdup(getenv("TESS_STORE_URIS") ?: "");
+	char *rest = uris, *uri, template[2048];
+
+	while ((uri = strsep(&rest, " \t\n")) != NULL) {
+		if (strncmp(uri, "s3://", 5) != 0)
+			continue;
+		(void)snprintf(template, sizeof(template), "%s%cmax-put=5M&retry=0&limit=1000", uri,
+			       strchr(uri, '?') ? '&' : '?');
+		storetest_init(&t, template);
+		storetest_open(&t, true, NULL);
+		CLEAN(storetest_put(&t, "large", (13 << 20) + 777));
+		CLEAN(storetest_verify(&t, "large", (13 << 20) + 777));
+		crowd_put();
+		crowd_delete();
+		ck_assert_uint_eq(storetest_objects(&t, false), 1);
+		storetest_done(&t);
+	}
+}
+END_TEST
+
+START_TEST(parts_that_fail_leave_nothing_behind)
+{
+	/* Of the others, the first begins and the second completes: 200, and an error in it. */
+	static const char *const rules[] = {
+		"put:nth=1:500", "put:nth=2:reset", "put:nth=3:slowdown", "put:nth=2:ok-error",
+		"other:nth=1:ok-error", "other:nth=1:bad-body", "other:nth=2:ok-error=SlowDown",
+		"other:nth=2:bad-body",
+	};
+	uint64_t objects;
+
+	begin(NULL, "retry=0&max-put=5M");
+	objects = fakeobj_objects(server, NULL, NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(rules); i++) {
+		CLEAN(fakeobj_rules(server, rules[i]));
+		ck_assert_msg(storetest_put(&t, "o", 14 << 20) < 0, "%s", rules[i]);
+		CLEAN(fakeobj_rules(server, NULL));
+		ck_assert_msg(fakeobj_objects(server, NULL, NULL) == objects, "%s", rules[i]);
+	}
+	CLEAN(storetest_put(&t, "o", 14 << 20));
+	CLEAN(storetest_verify(&t, "o", 14 << 20));
+	end();
+}
+END_TEST
+
+/* ---- deletions ---- */
 
 START_TEST(a_crowd_of_deletions_takes_few_requests)
 {
@@ -444,6 +470,7 @@ int main(void)
 	tcase_set_timeout(c, 60);
 	tcase_add_loop_test(c, an_object_above_max_put_goes_up_in_parts, 0, 3);
 	tcase_add_test(c, parts_that_fail_leave_nothing_behind);
+	tcase_add_test(c, real_servers_take_parts_and_crowds);
 	tcase_add_test(c, a_crowd_of_deletions_takes_few_requests);
 	tcase_add_test(c, a_service_without_bulk_deletion_gets_single_ones);
 	tcase_add_test(c, deletions_that_wait_for_their_turn_can_be_cancelled);
