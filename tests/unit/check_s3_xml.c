@@ -120,8 +120,8 @@ START_TEST(a_page_that_is_none_is_refused)
 		"<ListBucketResult><Contents><Key>a</Key><Size>-1</Size></Contents></ListBucketResult>",
 		"<ListBucketResult><Contents><Key>a</Key><Size></Size></Contents></ListBucketResult>",
 		"<ListBucketResult><Contents><Key>a</Key><Size>1x</Size></Contents></ListBucketResult>",
-		"<ListBucketResult><Contents><Key>a</Key><Size>99999999999999999999</Size></Contents>"
-		"</ListBucketResult>",
+		("<ListBucketResult><Contents><Key>a</Key><Size>99999999999999999999</Size></Contents>"
+		 "</ListBucketResult>"),
 		"<ListBucketResult><Contents><Key>\x01</Key><Size>1</Size></Contents></ListBucketResult>",
 		"<ListBucketResult><Contents><Key>\xff\xfe</Key><Size>1</Size></Contents></ListBucketResult>",
 		"<ListBucketResult><Contents><Key>&who;</Key><Size>1</Size></Contents></ListBucketResult>",
