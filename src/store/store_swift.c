@@ -50,12 +50,12 @@ static struct swift_call *op_call(struct swift_store *s, struct store_op *op, co
 
 /* ---- PUT ---- */
 
-static int md5_of(const struct tess_iov *data, char hex[SWIFT_MD5_HEX])
+static int md5_of(const EVP_MD *md5, const struct tess_iov *data, char hex[SWIFT_MD5_HEX])
 {
 	unsigned char sum[EVP_MAX_MD_SIZE];
 	unsigned n = 0;
 	EVP_MD_CTX *x = EVP_MD_CTX_new();
-	bool good = x && EVP_DigestInit_ex(x, EVP_md5(), NULL) == 1;
+	bool good = x && EVP_DigestInit_ex(x, md5, NULL) == 1;
 
 	for (unsigned i = 0; good && i < data->n; i++)
 		good = EVP_DigestUpdate(x, data->iov[i].iov_base, data->iov[i].iov_len) == 1;
@@ -94,7 +94,7 @@ static void swift_put(struct swift_store *s, struct store_op *op)
 	c->body = op->data;
 	text_add(&c->headers, "Content-Type: application/octet-stream\n");
 	if (s->md5) {
-		if (md5_of(&op->data, c->md5) < 0) {
+		if (md5_of(s->md5, &op->data, c->md5) < 0) {
 			op_finish(c, -EIO);
 			return;
 		}

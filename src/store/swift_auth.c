@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/fault.h"
+#include "base/lock.h"
 #include "store/swift_ident.h"
 
 #include <inttypes.h>
@@ -12,12 +13,16 @@
 
 #define AUTH_TIMEOUT (20 * NS_PER_S)
 #define TOKEN_LIMIT  16384u
+#define CLOSE_LOOK   (50 * NS_PER_MS)
 
 struct swift_auth {
 	struct swift_ident id;
 	struct http       *http;	/* owned */
 	struct renew      *renew;	/* owned */
 	char              *source;	/* owned: for people */
+	struct lock        lock;
+	struct cond        asked;	/* the service has answered, or closing */
+	bool               closing GUARDED_BY(&lock);
 };
 
 /* ---- tokens ---- */
@@ -79,6 +84,43 @@ static int token_new(const char *token, const char *url, int64_t life, struct re
 }
 
 /* ---- one round trip ---- */
+
+struct asking {
+	struct swift_auth *auth;
+	bool               done;	/* under auth's lock */
+};
+
+static void asked(struct http_call *c)
+{
+	struct asking *x = c->owner;
+	struct swift_auth *a = x->auth;
+
+	scoped_lock(&a->lock);
+	x->done = true;
+	cond_wake_all(&a->asked);
+}
+
+/* Sends and waits, on the renewer's thread; not for a silent service when the store is closed. */
+static void auth_do(struct swift_auth *a, struct http_call *c) NO_TSA
+{
+	struct asking x = { .auth = a };
+
+	c->done = asked;
+	c->owner = &x;
+	http_send(a->http, c);
+	lock_take(&a->lock);
+	while (!x.done && !a->closing)
+		cond_wait(&a->asked, &a->lock);
+	/* More than once: the first may come before the transport has it. */
+	while (!x.done) {
+		lock_drop(&a->lock);
+		http_cancel(a->http, c);
+		lock_take(&a->lock);
+		if (!x.done)
+			(void)cond_wait_until(&a->asked, &a->lock, clock_now() + CLOSE_LOOK);
+	}
+	lock_drop(&a->lock);
+}
 
 static const char *header(const struct http_call *c, const char *name)
 {
@@ -144,7 +186,7 @@ static int fetch_tempauth(struct swift_auth *a, struct renewed **ret, struct tex
 	text_fmt(&head, "X-Auth-User: %s\nX-Auth-Key: %s\nX-Auth-New-Token: true\n",
 		 id->f[SWIFT_USER], id->f[SWIFT_PASSWORD]);
 	c.headers = text_str(&head);
-	(void)http_do(a->http, &c);
+	auth_do(a, &c);
 	token = header(&c, "X-Auth-Token");
 	if (!token[0])
 		token = header(&c, "X-Storage-Token");
@@ -179,7 +221,7 @@ static int fetch_keystone(struct swift_auth *a, struct renewed **ret, struct tex
 		v = (struct iovec){ body.s, body.n };
 		c.body = (struct tess_iov){ &v, 1, body.n };
 		c.url = text_str(&url);
-		(void)http_do(a->http, &c);
+		auth_do(a, &c);
 		if (c.err < 0 || (c.status != 201 && c.status != 200))
 			r = auth_refused(&a->id, &c, why);
 		else
@@ -238,6 +280,8 @@ static int auth_new(struct swift_auth **ret, const struct swift_auth_conf *c, un
 
 	if (!a)
 		return -ENOMEM;
+	lock_init(&a->lock, LOCK_LEAF, "swift_auth");
+	cond_init(&a->asked);
 	r = swift_ident_load(&a->id, c, explain, why);
 	if (r == 0) {
 		swift_ident_to_text(&a->id, &source);
@@ -288,9 +332,15 @@ void swift_auth_close(struct swift_auth *a)
 {
 	if (!a)
 		return;
+	lock_take(&a->lock);
+	a->closing = true;
+	cond_wake_all(&a->asked);
+	lock_drop(&a->lock);
 	renew_free(a->renew);
 	http_free(a->http);
 	swift_ident_done(&a->id);
+	cond_done(&a->asked);
+	lock_done(&a->lock);
 	free(a->source);
 	free(a);
 }

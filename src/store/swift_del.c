@@ -23,7 +23,7 @@
 struct swift_batch {
 	struct list_node link;	/* swift_store.batches */
 	struct list_node ops;	/* struct store_op.link: those not cancelled */
-	unsigned         n;	/* names in the request */
+	unsigned         n;	/* names in the request; 1: an ordinary DELETE */
 	struct text      body;
 	struct iovec     v;
 };
@@ -94,14 +94,16 @@ static void batch_done(struct swift_call *c, int err)
 	struct store_op *op;
 	bool alone = false;
 
-	if (err == 0 && batch_refused(c)) {
+	if (err == 0 && b->n > 1 && batch_refused(c)) {
 		lock_take(&s->lock);
 		s->no_bulk = true;
 		lock_drop(&s->lock);
 		alone = true;
 	} else if (err == 0) {
 		err = swift_call_err(c);
-		if (err == 0)
+		if (b->n == 1)
+			err = err == -ENOENT ? 0 : err;
+		else if (err == 0)
 			alone = swift_bulk_parse(text_str(&c->http.reply), c->http.reply.n,
 						 b->n) < 0;
 	}
@@ -116,74 +118,98 @@ static void batch_done(struct swift_call *c, int err)
 	swift_call_done(c);
 }
 
-static struct swift_batch *batch_new(struct swift_store *s, struct list_node *ops, unsigned n)
+/* The names of those that were not cancelled meanwhile. */
+static int batch_compose(struct swift_store *s, struct swift_batch *b, struct swift_call *c)
 {
-	struct swift_batch *b = mem_zalloc(sizeof(*b));
-
-	if (!b)
-		return NULL;
-	list_init(&b->ops);
-	list_for_each(l, ops)
+	scoped_lock(&s->lock);
+	list_for_each(l, &b->ops) {
 		text_fmt(&b->body, "%s%s\n", s->dir, list_entry(l, struct store_op, link)->key.name);
-	if (text_error(&b->body)) {
-		batch_free(b);
-		return NULL;
+		b->n++;
 	}
-	b->n = n;
-	b->v = (struct iovec){ b->body.s, b->body.n };
-	return b;
+	if (b->n == 1) {
+		text_addn(&c->path, text_str(&b->body), b->body.n - (b->body.n > 0));
+		c->method = "DELETE";
+	} else {
+		text_add(&c->path, "?bulk-delete");
+	}
+	return text_error(&b->body);
 }
 
-/* Counted in s->dels by the caller. Takes the ops. */
-static void batch_send(struct swift_store *s, struct list_node *ops, unsigned n)
+/* Counted in s->dels and listed in s->batches by the caller. */
+static void batch_send(struct swift_store *s, struct swift_batch *b)
 {
-	struct swift_batch *b = batch_new(s, ops, n);
-	struct swift_call *c = b ? swift_call_new(s, NULL, "POST", batch_done) : NULL;
-	struct list_node *l;
+	struct swift_call *c = swift_call_new(s, NULL, "POST", batch_done);
+	struct store_op *op;
+	int r = c ? batch_compose(s, b, c) : -ENOMEM;
 
-	if (!c) {
-		if (b)
-			batch_free(b);
+	if (c)
+		c->priv = b;
+	if (c && (r < 0 || b->n == 0)) {
+		b->n = 1;
+		batch_done(c, r < 0 ? r : -ECANCELED);
+	} else if (c && b->n == 1) {
+		swift_call_send(c);
+	} else if (c) {
+		b->v = (struct iovec){ b->body.s, b->body.n };
+		c->body = (struct tess_iov){ &b->v, 1, b->v.iov_len };
+		c->timeout = BULK_TIMEOUT;
+		text_add(&c->headers, "Content-Type: text/plain\nAccept: application/json\n");
+		swift_call_send(c);
+	} else {
 		del_next(s);
-		while ((l = list_pop_front(ops)))
-			store_op_done(list_entry(l, struct store_op, link), -ENOMEM);
-		return;
+		while ((op = batch_pop(s, b, false)))
+			store_op_done(op, -ENOMEM);
+		batch_free(b);
 	}
-	lock_take(&s->lock);
-	while ((l = list_pop_front(ops)))
-		list_push_back(&b->ops, l);
-	list_push_back(&s->batches, &b->link);
-	lock_drop(&s->lock);
-	c->priv = b;
-	c->body = (struct tess_iov){ &b->v, 1, b->v.iov_len };
-	c->timeout = BULK_TIMEOUT;
-	text_add(&c->path, "?bulk-delete");
-	text_add(&c->headers, "Content-Type: text/plain\nAccept: application/json\n");
-	swift_call_send(c);
 }
 
 /* ---- the queue ---- */
 
-/* A request that deleted is back: what gathered meanwhile goes. */
-static void del_next(struct swift_store *s)
+static struct swift_batch *batch_new(void)
 {
-	struct list_node ops = LIST_INIT(ops), *l;
-	unsigned n = 0, max = MIN(s->info.bulk_max, BATCH_MAX);
+	struct swift_batch *b = mem_zalloc(sizeof(*b));
 
-	lock_take(&s->lock);
+	if (b)
+		list_init(&b->ops);
+	return b;
+}
+
+/* Moves what gathered; at every moment cancel() finds an op in one of the lists. */
+static unsigned del_take(struct swift_store *s, struct list_node *to, struct list_node *link)
+{
+	unsigned n = 0, max = MIN(s->info.bulk_max, BATCH_MAX);
+	struct list_node *l;
+
+	scoped_lock(&s->lock);
 	s->dels--;
 	if (s->no_bulk)
 		max = 1;
-	while (n < max && (l = list_pop_front(&s->pending))) {
-		list_push_back(&ops, l);
+	while ((n < max || !link) && (l = list_pop_front(&s->pending))) {
+		list_push_back(to, l);
 		n++;
 	}
-	s->dels += n > 0;
-	lock_drop(&s->lock);
-	if (n == 1)
-		del_alone(s, list_entry(list_pop_front(&ops), struct store_op, link));
-	else if (n > 1)
-		batch_send(s, &ops, n);
+	if (n && link) {
+		list_push_back(&s->batches, link);
+		s->dels++;
+	}
+	return n;
+}
+
+/* A request that deleted is back: what gathered meanwhile goes. */
+static void del_next(struct swift_store *s)
+{
+	struct swift_batch *b = batch_new();
+	struct list_node failed = LIST_INIT(failed), *l;
+
+	if (!b) {
+		(void)del_take(s, &failed, NULL);
+		while ((l = list_pop_front(&failed)))
+			store_op_done(list_entry(l, struct store_op, link), -ENOMEM);
+	} else if (del_take(s, &b->ops, &b->link)) {
+		batch_send(s, b);
+	} else {
+		batch_free(b);
+	}
 }
 
 void swift_del_submit(struct swift_store *s, struct store_op *op)

@@ -21,7 +21,7 @@ struct swift_store {
 	char              *dir;		/* owned: "/CONTAINER/PREFIX/", encoded: + a key is an object */
 	char              *prefix;	/* owned: "PREFIX/" as it is, or "" */
 	struct swift_info  info;	/* const after open */
-	bool               md5;		/* const */
+	void              *md5;		/* owned EVP_MD, fetched once; NULL: checksum=none */
 
 	struct lock      lock;
 	struct cond      idle;		/* no calls */

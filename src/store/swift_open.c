@@ -184,7 +184,11 @@ static int params_read(struct swift_store *s, const struct store_conf *conf, uns
 		return place_refuse(conf, "connections: 1 to 1024 are possible", why);
 	if (sum && strcmp(sum, "md5") != 0 && strcmp(sum, "none") != 0)
 		return place_refuse(conf, "checksum: md5 and none are possible", why);
-	s->md5 = !sum || strcmp(sum, "md5") == 0;
+	if (!sum || strcmp(sum, "md5") == 0) {
+		s->md5 = EVP_MD_fetch(NULL, "MD5", NULL);
+		if (!s->md5)
+			return place_refuse(conf, "this OpenSSL has no MD5: give checksum=none", why);
+	}
 	*ret_conns = (unsigned)conns;
 	return place_parse(s, conf, why);
 }
@@ -330,6 +334,7 @@ void swift_close(struct store *st)
 	free(s->place);
 	free(s->dir);
 	free(s->prefix);
+	EVP_MD_free(s->md5);
 	free(s);
 }
 
@@ -349,15 +354,6 @@ static struct swift_store *swift_new(void)
 	return s;
 }
 
-static int md5_check(const struct swift_store *s, const struct store_conf *conf, struct text *why)
-{
-	unsigned char sum[EVP_MAX_MD_SIZE];
-
-	if (!s->md5 || EVP_Digest("", 0, sum, NULL, EVP_md5(), NULL) == 1)
-		return 0;
-	return place_refuse(conf, "this OpenSSL has no MD5: give checksum=none", why);
-}
-
 /* Everything but the marker. `make`: the container, when it is not there. */
 static int swift_open_place(struct swift_store **ret, const struct store_conf *conf, bool make,
 			    struct text *why)
@@ -369,8 +365,6 @@ static int swift_open_place(struct swift_store **ret, const struct store_conf *c
 	if (!s)
 		return -ENOMEM;
 	r = params_read(s, conf, &conns, why);
-	if (r == 0)
-		r = md5_check(s, conf, why);
 	if (r == 0)
 		r = swift_auth_open(&s->auth, conf, conns, why);
 	if (r == 0) {
