@@ -73,17 +73,37 @@ static bool op_is_killed(pid_t tid)
 	return killed;
 }
 
+/* It has given back its memory, which comes before its files. Waits for no lock: see below. */
+static bool op_is_exiting(pid_t tid)
+{
+	char path[32], line[128];
+	bool memory = false;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)tid);
+	scoped_file FILE *f = fopen(path, "re");
+
+	while (f && !memory && fgets(line, sizeof(line), f))
+		memory = strncmp(line, "VmSize:", 7) == 0;
+	return f && !memory;
+}
+
 /* Fields of /proc/PID/stat behind the name, which may hold anything: proc(5), 3 is the first. */
 #define STAT_FLAGS	9
 #define STAT_EXIT_CODE	52
 #define PF_EXITING	0x4u	/* linux/sched.h; part of what stat shows since 2.6 */
 
+/*
+ * A program in execve(2) closes files too, and holds the lock that whoever reads its stat waits for:
+ * it for our answer and we for it. So only one that exits is asked.
+ */
 bool op_died_of_signal(const struct op *op)
 {
 	unsigned long flags = 0, code = 0;
 	char path[32], line[1024];
 	char *at;
 
+	if (!op_is_exiting(op->req.pid))
+		return false;
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)op->req.pid);
 	scoped_file FILE *f = fopen(path, "re");
 

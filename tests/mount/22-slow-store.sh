@@ -20,6 +20,13 @@ df "$mnt" >/dev/null
 fails 'all that before the reader had its bytes' gone $reader
 wait $reader
 ok 'and gets the right bytes' cmp "$TESS_TMP/data" "$TESS_TMP/got"
+# execve(2) closes the script that is running, and until that is answered nobody may read the program's
+# /proc/PID/stat: who answers least of all.
+printf '#!/bin/bash\n/bin/echo ran\nexec /bin/true\n' >"$mnt/script"
+chmod 755 "$mnt/script"
+timeout -k 1 8 "$mnt/script" >"$TESS_TMP/ran" & script=$!
+ok 'a script on the mount runs programs' wait_for 10 gone $script
+ok 'and they did run' grep -qx ran "$TESS_TMP/ran"
 # Waiting readers can be killed.
 echo 3 2>/dev/null >/proc/sys/vm/drop_caches
 cat "$mnt/small" >/dev/null & reader=$!
