@@ -222,12 +222,13 @@ static int round_body(struct s3_round *r)
 	return err;
 }
 
-static void round_send(struct s3_round *r)
+/* It serves many deadlines: `timeout` is the latest, and who runs out of time before is taken out. */
+static void round_send(struct s3_round *r, int64_t timeout)
 {
 	struct s3_call *c = &r->call;
 
 	c->s3 = r->s3;
-	c->timeout = TIMEOUT;	/* it serves many deadlines: who runs out of time is taken out */
+	c->timeout = timeout;
 	c->method = "POST";
 	c->reply_max = 2 << 20;
 	c->done = round_done;
@@ -261,6 +262,7 @@ static void batch_fail(struct s3 *s3, struct list_node *batch, int err)
 static void del_kick(struct s3 *s3, struct list_node *batch)
 {
 	struct s3_round *r = NULL;
+	int64_t latest = 0, now = clock_now();
 	unsigned n = 0;
 	int err;
 
@@ -280,11 +282,12 @@ static void del_kick(struct s3 *s3, struct list_node *batch)
 
 				r->keys[r->n] = op->key;
 				r->ops[r->n++] = op;
+				latest = MAX(latest, op->req->deadline);
 			}
 			err = round_body(r);
 		}
 		if (err == 0)
-			round_send(r);
+			round_send(r, MAX(MIN(latest, now + TIMEOUT) - now, NS_PER_MS));
 		else
 			round_free(r);
 	}
