@@ -106,7 +106,8 @@ void ct_fails(const struct creds_conf *conf, int want, const char *part)
 
 	text_clear(&ct_why);
 	err = creds_open(&c, conf, &ct_why);
-	ck_assert_msg(err == want, "%s, not %s: %s", err_name(err), err_name(want), text_str(&ct_why));
+	ck_assert_msg(err == want, "%s, not %s: %s", err_name(err), err_name(want),
+		      text_str(&ct_why));
 	ck_assert_ptr_null(c);
 	ck_assert_msg(strstr(text_str(&ct_why), part), "no \"%s\" in: %s", part, text_str(&ct_why));
 	ck_assert_msg(!strchr(text_str(&ct_why), '\n'), "%s", text_str(&ct_why));
