@@ -266,8 +266,12 @@ static int auth_transport(struct swift_auth *a, const struct swift_auth_conf *c,
 		.proxy = c->proxy,
 		.connections = connections,
 	};
+	struct text secret = TEXT_INIT;
+	/* For its mode only: the transport reads it itself. */
+	int r = conf.key_file ? swift_file_read(conf.key_file, true, &secret, NULL, why) : 0;
 
-	return http_new(&a->http, &conf, why);
+	swift_wipe(&secret);
+	return r < 0 ? r : http_new(&a->http, &conf, why);
 }
 
 /* Everything but the first token. */
