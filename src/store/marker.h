@@ -8,7 +8,8 @@
  */
 #include "store/store.h"
 
-#define STORE_MARKER "tessera-target"	/* no segment is named so: those begin with a hexadecimal digit, then only those */
+/* No segment is named so: theirs are hexadecimal digits. */
+#define STORE_MARKER "tessera-target"
 
 /*
  * For open(), with the store ready for submits: with conf->create the place must hold no object, else
