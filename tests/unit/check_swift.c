@@ -264,7 +264,8 @@ START_TEST(test_a_listing_that_does_not_advance_is_an_error)
 END_TEST
 
 #define BULK(status, gone, none, errors) \
-	"  \r\n{\"Response Status\":\"" status "\",\"Number Deleted\":" gone ",\"Number Not Found\":" none ",\"Errors\":" errors "}"
+	"  \r\n{\"Response Status\":\"" status "\",\"Number Deleted\":" gone \
+	",\"Number Not Found\":" none ",\"Errors\":" errors "}"
 
 START_TEST(test_a_bulk_delete_counts_every_name_or_is_not_believed)
 {
