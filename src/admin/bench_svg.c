@@ -12,7 +12,7 @@
 
 enum {
 	PANEL_W = 380, PANEL_H = 270,	/* of the axes */
-	GAP_LEFT = 76, GAP_RIGHT = 18,
+	GAP_LEFT = 76, GAP_RIGHT = 28,
 	HEAD = 64,			/* legend, above all panels */
 	TITLE = 56, FOOT = 52,		/* around the panels of one target */
 };
