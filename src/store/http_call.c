@@ -13,7 +13,11 @@
 #define HTTP_FIELDS_MAX (64u << 10)	/* of reply headers; real ones have some 1 KiB */
 #define HTTP_EXPECT_MIN (1u << 20)
 #define HTTP_EXPECT_WAIT 200L		/* ms */
-#define HTTP_BUFFER 262144L		/* of a transfer that moves more than that */
+/*
+ * Of curl, for a transfer that moves more than that, each way. More saves no time that could be
+ * measured, stays in no cache, and counts once per connection; curl's 16 KiB cost a third more.
+ */
+#define HTTP_BUFFER 65536L
 
 /* ---- bodies ---- */
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every outcome that http.h promises, from a server that says it byte for byte. HTTP_CALLS=N makes
- * the crowd larger.
+ * Every outcome that http.h promises, from a server that says it byte for byte.
  */
 #include "store/http.h"
 
@@ -188,8 +187,8 @@ END_TEST
 /* ---- what is sent ---- */
 
 struct seen {
-	char        head[16384];
-	const char *reply;
+	char                head[16384];
+	const char *_Atomic reply;	/* what it points at stays as it is */
 };
 
 static void serve_seen(struct wire_peer *p, void *arg)
@@ -197,8 +196,10 @@ static void serve_seen(struct wire_peer *p, void *arg)
 	struct seen *s = arg;
 
 	while (wire_read(p)) {
+		const char *reply = s->reply;
+
 		memcpy(s->head, p->head, sizeof(s->head));
-		wire_say(p, s->reply ? s->reply : "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+		wire_say(p, reply ? reply : "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
 	}
 }
 
@@ -336,17 +337,17 @@ START_TEST(retry_after_is_seconds_or_a_date_and_bounded)
 		{ "Date: Wed, 21 Oct 2015 07:28:00 GMT\r\nRetry-After: Wed, 21 Oct 2095 07:27:00 GMT\r\n", 60 },
 		{ "Retry-After: Wed, 21 Oct 2015 07:28:00 GMT\r\n", 0 },
 	};
+	static char replies[sizeof(rows) / sizeof(rows[0])][512];
 	static struct seen s;
 	struct wire *w = wire_start(serve_seen, &s);
 
 	begin(&plain, w);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct http_call c = a_get();
-		char reply[512];
 
-		snprintf(reply, sizeof(reply), "HTTP/1.1 503 Busy\r\n%sContent-Length: 0\r\n\r\n",
+		snprintf(replies[i], sizeof(replies[i]), "HTTP/1.1 503 Busy\r\n%sContent-Length: 0\r\n\r\n",
 			 rows[i].headers);
-		s.reply = reply;
+		s.reply = replies[i];
 		CLEAN(http_do(h, &c));
 		ck_assert_msg(http_retry_after(&c) == rows[i].s * NS_PER_S, "%s", rows[i].headers);
 		http_call_done(&c);
