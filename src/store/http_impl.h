@@ -2,7 +2,7 @@
 #ifndef STORE_HTTP_IMPL_H
 #define STORE_HTTP_IMPL_H
 /*
- * Between http.c (loops: who runs when) and http_call.c (one transfer: what curl is told, what it
+ * Between http.c, http_loop.c (who runs when) and http_call.c (one transfer: what curl is told, what it
  * said). A transfer belongs to one loop and is touched by its thread alone, from the moment the loop
  * took it off `incoming`; only `cancel` is another thread's, under the loop's lock.
  */
@@ -61,6 +61,10 @@ struct http_xfer {
 	bool               headed, in_body;	/* the blank line, a byte of the body came */
 	char               why[CURL_ERROR_SIZE];
 };
+
+/* conf.threads of them. What was started is stopped by the other, in any case. */
+int  http_loops_start(struct http *h);
+void http_loops_stop(struct http *h);
 
 /* Hands everything about the call to a fresh or reset easy handle. 0, -ENOMEM, -EINVAL. */
 int  xfer_prepare(struct http_xfer *x);
