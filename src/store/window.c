@@ -14,6 +14,7 @@ void window_init(struct window *w, unsigned min, unsigned start, unsigned max)
 {
 	memset(w, 0, sizeof(*w));
 	w->min = min;
+	w->start = start;
 	w->max = max;
 	w->size = start;
 }
@@ -60,10 +61,11 @@ static void window_judge(struct window *w)
 	if (w->resume > 0) {
 		window_set(w, w->resume);
 		w->resume = 0;
-	} else if (!w->cut && w->timed && mean < GROW_BELOW && w->most >= window_size(w)) {
+	} else if (!w->cut && w->timed && w->most >= window_size(w) &&
+		   (mean < GROW_BELOW || w->size < w->start)) {
 		window_set(w, w->size + 1);
-	} else if (!w->cut && mean > SHRINK_ABOVE) {
-		window_set(w, MIN(w->size - 1, w->size * MAX(0.8, SHRINK_ABOVE / mean)));
+	} else if (!w->cut && mean > SHRINK_ABOVE && w->size > w->start) {
+		window_set(w, MAX(w->start, MIN(w->size - 1, w->size * MAX(0.8, SHRINK_ABOVE / mean))));
 	}
 	if (++w->rounds == PROBE_ROUNDS)
 		window_probe(w);

@@ -5,11 +5,12 @@
  * How many requests a service is worth sending at a time. Pure: told of each request that ended, no
  * clock, no lock; the caller serialises.
  *
- * It grows by one a round while latency holds, as in TCP Vegas (Brakmo and Peterson, "TCP Vegas:
+ * From `start` on it grows by one a round while latency holds, as in TCP Vegas (Brakmo and Peterson, "TCP Vegas:
  * End to End Congestion Avoidance on a Global Internet", IEEE JSAC 13(8), 1995): more requests that
  * only wait longer are not throughput. A round is as many answers as fit the window. When the service
  * says to slow down (-TESS_E_STORE_BUSY) the window halves, at most once a round, since all that
- * were sent at one time are refused together.
+ * were sent at one time are refused together. Latency alone never takes it below `start`: on a busy
+ * client the tail of its own scheduling looks like a slow service.
  *
  * Latencies are compared with the best one of their kind: same request, same size within a factor
  * of two. Every 64 rounds the best ones are measured anew, with a quarter of the window for one
@@ -20,7 +21,7 @@
 #define WINDOW_SIZES 32u
 
 struct window {
-	unsigned min, max;	/* const */
+	unsigned min, start, max;	/* const */
 	double   size;		/* min .. max */
 	double   ratio;		/* sum over the round: latency / best of its kind */
 	unsigned timed, ended;	/* of the round */

@@ -57,6 +57,26 @@ START_TEST(test_an_idle_window_does_not_grow)
 }
 END_TEST
 
+START_TEST(test_a_slow_client_does_not_end_up_with_one_request)
+{
+	struct store_op op = { .code = STORE_GET, .data.len = 4096 };
+	struct window w;
+
+	window_init(&w, 1, 16, 256);
+	for (unsigned i = 0; i < 10000; i++)
+		window_ended(&w, &op, i % 10 ? 1000000 : 90000000, 64);
+	ck_assert_uint_ge(window_size(&w), 4);	/* a probe takes a quarter, for a round */
+	op.err = -TESS_E_STORE_BUSY;
+	for (unsigned i = 0; i < 1000; i++)
+		window_ended(&w, &op, 1000, 64);
+	op.err = 0;
+	for (unsigned i = 0; i < 20; i++)
+		for (unsigned j = 0; j < 16; j++)
+			window_ended(&w, &op, j ? 1000000 : 90000000, 64);
+	ck_assert_uint_ge(window_size(&w), 12);
+}
+END_TEST
+
 START_TEST(test_busy_halves_once_a_round_and_never_to_nothing)
 {
 	struct store_op op = { .code = STORE_PUT, .err = -TESS_E_STORE_BUSY };
@@ -101,5 +121,5 @@ END_TEST
 
 UNIT_MAIN("window", test_it_grows_while_latency_holds_and_stops_when_requests_only_wait,
 	  test_it_shrinks_when_the_service_gets_narrower, test_an_idle_window_does_not_grow,
-	  test_busy_halves_once_a_round_and_never_to_nothing,
+	  test_a_slow_client_does_not_end_up_with_one_request, test_busy_halves_once_a_round_and_never_to_nothing,
 	  test_a_large_body_is_not_taken_for_a_slow_service, test_errors_say_nothing_about_speed)
