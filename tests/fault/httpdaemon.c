@@ -299,7 +299,7 @@ static int all_faults(const char *name, enum service s)
 static int short_lives(const char *name, enum service s)
 {
 	unsigned life = (unsigned)mnt_env("HTTP_LIFE", 2), before = fload_bad, runs = 0;
-	time_t until = time(NULL) + (time_t)mnt_env("HTTP_SECONDS", 6);
+	time_t until = time(NULL) + (time_t)mnt_env("HTTP_SECONDS", 6), mounted;
 	uint64_t denied;
 
 	if (!wanted(name))
@@ -310,12 +310,16 @@ static int short_lives(const char *name, enum service s)
 	fload_what("%s", name);
 	if (fload_init(&mnt))
 		fload_broken("load", "making files");
+	mounted = time(NULL);
 	for (; time(NULL) < until && fload_errors == 0; runs++) {
 		fload_run();
 		usleep((useconds_t)mnt_env("HTTP_PAUSE", 0) * 1000);
-		/* So that something is read from the server. */
-		if (runs % 8 == 7 && mnt_remount(&mnt, "seal-idle=100ms,log=debug"))
-			return -1;
+		/* So that something is read from the server; not before its credentials ended. */
+		if (time(NULL) - mounted > 2 * (time_t)life) {
+			if (mnt_remount(&mnt, "seal-idle=100ms,log=debug"))
+				return -1;
+			mounted = time(NULL);
+		}
 	}
 	look_for_secrets();
 	denied = fakeobj_count(server, "any", "denied");
