@@ -17,7 +17,7 @@
 
 LOG_MODULE("io")
 
-#define SEAL_SHARED 8u		/* seals in flight from which on fsyncs wait to share the next one */
+#define SEAL_LEADERS 2u		/* fsyncs that seal; the others append meanwhile, and share the next seal */
 #define SEAL_PATIENCE (60 * NS_PER_S)
 
 struct seal_put {
@@ -273,6 +273,20 @@ static int seal_poll_locked(struct stage *st, uint64_t last, uint64_t attempts)
 	return ret;
 }
 
+/* Some of births up to `last` are nobody's to seal yet. */
+static bool seal_wanted_locked(const struct stage *st, uint64_t last)
+{
+	list_for_each(n, &st->segs) {
+		const struct stage_seg *s = list_entry(n, struct stage_seg, link);
+
+		if (s->birth > last)
+			break;
+		if (!s->committed && !s->queued)
+			return true;
+	}
+	return false;
+}
+
 static int seal_wait_locked(struct stage *st, const struct tess_req *req, int64_t limit)
 {
 	return clock_now() >= limit ? -ETIMEDOUT : io_wait_locked(&st->cond, &st->lock, req);
@@ -283,22 +297,26 @@ int seal_all(struct io *io, const struct tess_req *req)
 	struct stage *st = io->stage;
 	int64_t limit = clock_now() + SEAL_PATIENCE;
 	uint64_t last, attempts;
+	bool leads;
 	int e;
 
 	limit = MIN(limit, req->deadline);
 	scoped_lock(&st->lock);
 	last = st->births;
 	attempts = st->attempts;
-	while (st->sealing >= SEAL_SHARED) {
+	while ((leads = seal_wanted_locked(st, last)) && st->leaders >= SEAL_LEADERS) {
 		e = seal_wait_locked(st, req, limit);
 		if (e < 0)
 			return e;
 	}
+	st->leaders += leads;
 	while ((e = seal_poll_locked(st, last, attempts)) == 1) {
 		e = seal_wait_locked(st, req, limit);
 		if (e < 0)
 			break;
 	}
+	st->leaders -= leads;
+	cond_wake_all(&st->cond);
 	return e;
 }
 

@@ -67,6 +67,7 @@ struct stage {
 	bool             creating;
 	uint64_t         bytes, limit;	/* of staging files that exist */
 	unsigned         sealing;	/* seals queued or running */
+	unsigned         leaders;	/* syncs that started some of them */
 	uint64_t         births, attempts;
 	bool             stopping;
 	unsigned         syncing;	/* fdatasyncs under way */
