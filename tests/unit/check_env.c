@@ -175,13 +175,17 @@ static void die_after(void (*fn)(void))
 	run(spawn(fn));
 }
 
+/* Of one process or two: fewer commits than make the environment take a checkpoint by itself (256). */
+#define LOST_ROUNDS 12u
+#define LOST_LAST   (LOST_ROUNDS + 1)
+
 static void overwrite_after_checkpoint(void)
 {
 	struct env *e = open_as(BOOT_A);
 
 	put(e, 0, 500, 1);
 	CLEAN(env_checkpoint(e));
-	for (unsigned round = 0; round < 60; round++)
+	for (unsigned round = 0; round < LOST_ROUNDS; round++)
 		for (unsigned i = 0; i < 500; i += 50)
 			put(e, i, 50, 2 + round);
 }
@@ -191,7 +195,7 @@ START_TEST(a_commit_survives_the_death_of_its_process)
 	die_after(overwrite_after_checkpoint);
 	struct env *e = open_as(BOOT_A);
 
-	all_are(e, 500, 61);
+	all_are(e, 500, LOST_LAST);
 	CLEAN(env_close(e));
 }
 END_TEST
@@ -213,8 +217,8 @@ static void overwrite_after_kill(void)
 	struct env *e = open_as(BOOT_A);
 
 	/* Opened after a kill: what was committed then is the checkpoint now. */
-	all_are(e, 500, 61);
-	for (unsigned round = 0; round < 600; round++)
+	all_are(e, 500, LOST_LAST);
+	for (unsigned round = 0; round < LOST_ROUNDS * 10; round++)
 		put(e, (round * 10) % 500, 10, 1000);
 }
 
@@ -224,7 +228,7 @@ START_TEST(a_checkpoint_is_taken_before_the_first_commit_after_a_kill)
 	die_after(overwrite_after_kill);
 	struct env *e = open_as(BOOT_B);
 
-	all_are(e, 500, 61);
+	all_are(e, 500, LOST_LAST);
 	CLEAN(env_close(e));
 }
 END_TEST
@@ -264,7 +268,7 @@ START_TEST(a_torn_slot_leaves_the_checkpoint_before_it)
 	ck_assert_uint_ge(env_durable(e), before);
 	CLEAN(env_close(e)); /* writes a good one over the bad */
 	e = open_as(BOOT_B);
-	all_are(e, 500, 61);
+	all_are(e, 500, LOST_LAST);
 	CLEAN(env_close(e));
 }
 END_TEST
@@ -302,7 +306,7 @@ static void survive_another(void)
 
 	run(child);
 	CLEAN(env_reap_readers(e, NULL));
-	for (unsigned round = 0; round < 500; round++)
+	for (unsigned round = 0; round < LOST_ROUNDS * 10; round++)
 		put(e, (round * 10) % 500, 10, 2000);
 }
 
