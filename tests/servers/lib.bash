@@ -40,7 +40,8 @@ signal_all() { # SIGNAL
 	[ -e "$dir/pids" ] || return 0
 	while read -r pid start name; do
 		! alive "$pid" "$start" || kill "-$1" "$pid" 2>/dev/null
-	done <"$dir/pids"
+	# The last that was started goes first: it may need the others to tell the truth.
+	done < <(tac "$dir/pids")
 }
 all_alive() {
 	local pid start name

@@ -67,6 +67,9 @@ use = egg:swift#healthcheck
 [filter:cache]
 use = egg:swift#memcache
 memcache_servers = 127.0.0.1:%(memcached)d
+# A proxy that hears nothing of memcached for 0.3 s, the default, calls good tokens bad.
+conn_timeout = 5
+io_timeout = 10
 memcache_max_connections = 500
 [filter:listing_formats]
 use = egg:swift#listing_formats
