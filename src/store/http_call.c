@@ -427,7 +427,7 @@ static const struct {
 	{ CURLE_RECV_ERROR, "alert certificate", -EACCES },
 	{ CURLE_RECV_ERROR, "alert bad certificate", -EACCES },
 	{ CURLE_RECV_ERROR, "alert unknown ca", -EACCES },
-	{ CURLE_RECV_ERROR, "chunked-encoding", -EPROTO },
+	{ CURLE_RECV_ERROR, "chunk", -EPROTO },	/* worded differently by curl 7 and 8 */
 	{ CURLE_RECV_ERROR, "CONNECT tunnel failed", -ENOTCONN },
 	{ CURLE_RECV_ERROR, "from proxy after CONNECT", -ENOTCONN },
 	{ CURLE_RECV_ERROR, NULL, -ECONNRESET },
