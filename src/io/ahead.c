@@ -84,11 +84,11 @@ struct ahead {
 
 static void load_piece(struct io *io, const struct tess_extent *e, const struct meta_segment *s)
 {
-	uint64_t last = (e->seg_off + e->len - 1) / IO_CHUNK;
+	uint64_t last = (e->seg_off + e->len - 1) / io->chunk;
 
 	if (s->state == META_STAGED || e->seg_off + e->len > s->len)
 		return;
-	for (uint64_t c = e->seg_off / IO_CHUNK; c <= last; c++) {
+	for (uint64_t c = e->seg_off / io->chunk; c <= last; c++) {
 		if (budget_over(io->budget, MEM_IO))
 			return;
 		if (cache_load(io, s, (uint32_t)c, true) < 0)
@@ -117,7 +117,7 @@ void ahead_start(struct io_file *f, struct tess_range r)
 {
 	/* A job for each chunk: on local stores a job's thread does the reading. */
 	while (r.len > 0) {
-		uint64_t step = MIN(r.len, IO_CHUNK - r.off % IO_CHUNK);
+		uint64_t step = MIN(r.len, f->io->chunk - r.off % f->io->chunk);
 		struct ahead *a = mem_alloc(sizeof(*a));
 
 		if (!a)

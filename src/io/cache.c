@@ -227,14 +227,14 @@ void cache_reclaim(void *arg, uint64_t want)
 static void make_room(struct io *io)
 {
 	if (atomic_load(&io->cache->bytes) > SPENT)
-		reclaim(io, IO_CHUNK, true);
+		reclaim(io, io->chunk, true);
 	if (budget_over(io->budget, MEM_CACHE))
-		reclaim(io, 2 * IO_CHUNK, false);
+		reclaim(io, 2 * io->chunk, false);
 }
 
 int cache_load(struct io *io, const struct meta_segment *seg, uint32_t index, bool ahead)
 {
-	uint64_t key = chunk_key(seg->id, index), off = index * IO_CHUNK;
+	uint64_t key = chunk_key(seg->id, index), off = index * io->chunk;
 	struct cache *cache = io->cache;
 	struct shard *s = shard_of(cache, key);
 	struct chunk *c = mem_zalloc(sizeof(*c));
@@ -251,7 +251,7 @@ int cache_load(struct io *io, const struct meta_segment *seg, uint32_t index, bo
 	c->req.deadline = clock_now() + IO_DEADLINE;
 	c->fetch = (struct io_fetch){ .io = io, .req = &c->req, .seg = *seg, .done = load_done,
 				      .owner = c, .use = MEM_CACHE,
-				      .want = { off, MIN(IO_CHUNK, seg->len - off) } };
+				      .want = { off, MIN(io->chunk, seg->len - off) } };
 	lock_take(&s->lock);
 	if (htab_find(&s->table, key)) {
 		lock_drop(&s->lock);

@@ -187,6 +187,7 @@ static void set_conf(struct io *io, const struct io_conf *conf)
 	io->meta = conf->meta;
 	io->budget = conf->budget;
 	io->direct_min = conf->direct_min;
+	io->chunk = io->local ? IO_CHUNK : IO_CHUNK_NET;
 	if (io->direct_min == 0 && io->local)
 		io->direct_min = DIRECT_LOCAL;
 	io->commit_interval = conf->commit_interval ? conf->commit_interval : 5 * NS_PER_S;

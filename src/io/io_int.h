@@ -33,6 +33,7 @@
 #define IO_DEADLINE      (120 * NS_PER_S)	/* of background store requests */
 #define IO_LOOK          (100 * NS_PER_MS)	/* between two looks whether a waiting request was given up */
 #define IO_CHUNK         (UINT64_C(1) << 20)	/* of a segment: what the cache holds and read-ahead fetches */
+#define IO_CHUNK_NET     (UINT64_C(4) << 20)	/* the same where each GET has to be asked for over a network */
 
 enum io_counter {
 	IO_WRITE_BYTES, IO_WRITES, IO_READ_BYTES, IO_READS, IO_PUBLISHES, IO_EXTENTS, IO_SEGS_DIRECT,
@@ -59,6 +60,7 @@ struct io {
 	unsigned         ntgt, nlive;	/* live: weight > 0 */
 	bool             local;		/* all targets are STORE_LOCAL */
 	uint64_t         direct_min;	/* 0: by segment size */
+	uint64_t         chunk;		/* IO_CHUNK or IO_CHUNK_NET */
 	int64_t          commit_interval, idle_seal;
 	bool             fsync_local;
 	uint64_t         readahead;

@@ -436,12 +436,12 @@ static int part_get(struct io_read_priv *v, struct part *p)
 /* A part within one chunk of a published segment. */
 static int part_chunk(struct io_read_priv *v, struct part *p)
 {
-	uint32_t index = (uint32_t)(p->at / IO_CHUNK);
+	uint32_t index = (uint32_t)(p->at / v->io->chunk);
 	enum cache_got got;
 	bool loaded = false;
 	int e;
 
-	p->chunk_at = p->at - index * IO_CHUNK;
+	p->chunk_at = p->at - index * v->io->chunk;
 	p->wait.fn = part_cached;
 	p->wait.req = v->r->req;
 	list_init(&p->wait.link);
@@ -478,17 +478,17 @@ static int part_start(struct io_read_priv *v, struct part *p)
 		return 0;
 	if (p->seg->state == META_STAGED)
 		return part_staged(v, p);
-	if (p->csums || p->at / IO_CHUNK != (p->at + p->len - 1) / IO_CHUNK)
+	if (p->csums || p->at / v->io->chunk != (p->at + p->len - 1) / v->io->chunk)
 		return part_get(v, p);
 	return part_chunk(v, p);
 }
 
 static bool in_cache(struct io_read_priv *v, const struct part *p)
 {
-	uint64_t last = (p->at + p->len - 1) / IO_CHUNK;
+	uint64_t last = (p->at + p->len - 1) / v->io->chunk;
 	struct buf *none;
 
-	for (uint64_t c = p->at / IO_CHUNK; c <= last; c++)
+	for (uint64_t c = p->at / v->io->chunk; c <= last; c++)
 		if (cache_get(v->io, p->seg->id, (uint32_t)c, &none, NULL, 0) != CACHE_MISS)
 			return true;
 	return false;
@@ -498,7 +498,7 @@ static bool in_cache(struct io_read_priv *v, const struct part *p)
 static int split_chunks(struct io_read_priv *v, unsigned i)
 {
 	struct part *p = v->parts[i];
-	uint64_t first = IO_CHUNK - p->at % IO_CHUNK;
+	uint64_t first = v->io->chunk - p->at % v->io->chunk;
 	struct part *q;
 
 	if (p->kind != PART_SEG || p->csums || p->seg->state == META_STAGED || p->len <= first ||
