@@ -202,7 +202,7 @@ for p in range(int(sys.argv[2])):
 sys.exit(any(os.waitpid(k, 0)[1] for k in kids))
 P
 	n=$(($(sum_of '^store[.].*[.]put[.]ok$') - n))
-	at_most "PUTs of $files fsyncs of 16 processes" $((files / 2)) $n
+	at_most "PUTs of $files fsyncs of 16 processes" $((files / 3)) $n
 	ok 'not without any' test $n -ge $((files / 16))
 	close_fs
 }
