@@ -121,7 +121,7 @@ endif
 # Programs of the first list of tiers are tests themselves; those of the second serve *.sh there,
 # except the ones named check_*. Those of tests/servers serve other tests too, and are built with them.
 PROGRAM_TIERS := unit prop store fault model fuzz
-SCRIPT_TIERS := mount crash powercut hpc servers
+SCRIPT_TIERS := mount crash powercut semantics hpc servers
 TIERS := lint $(PROGRAM_TIERS) $(SCRIPT_TIERS)
 
 progs_of = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/$(1)/*.c))
@@ -176,6 +176,8 @@ MOUNT_TIERS := fault model $(SCRIPT_TIERS)
 SERVED_TIERS := store $(MOUNT_TIERS)
 # What the others test on a local store, this one does on real servers, with their programs.
 SERVERS_USE := store model crash fault mount
+# mount/46-old-kernel
+LITMUS := $(BUILD)/tests/semantics/check_litmus
 check-lint: ; @$(RUN) $(call cases_of,lint)
 $(patsubst %,check-%,$(filter-out lint,$(TIERS))): check-%: need-check
 	@$(MAKE) --no-print-directory tier-$*
@@ -185,6 +187,7 @@ $(patsubst %,tier-%,$(filter-out lint,$(TIERS))): tier-%: FORCE
 		$(if $(filter hpc,$*),$(HPC_PROGS),$(call progs_of,$*)) \
 		$(if $(filter $*,$(SERVED_TIERS)),$(call progs_of,servers)) \
 		$(if $(filter servers,$*),$(foreach t,$(SERVERS_USE),$(call progs_of,$(t))) $(HPC_PROGS)) \
+		$(if $(filter mount servers,$*),$(LITMUS)) \
 		$(if $(filter powercut,$*),$(PRELOADS)) nothing
 check-built: need-check all tests
 	@$(RUN) $(foreach t,$(TIERS),$(call cases_of,$(t)))
@@ -259,7 +262,7 @@ distclean: clean
 
 PKGS := autoconf gcc libc6-dev make pkg-config fuse3 libfuse3-dev liblmdb-dev libxxhash-dev \
 	libjansson-dev libcurl4-openssl-dev libssl-dev libexpat1-dev libisal-dev liburing-dev librados-dev
-PKGS_TEST := check acl attr clang clang-format mandoc mpich libmpich-dev universal-ctags
+PKGS_TEST := check acl attr clang clang-format curl mandoc mpich libmpich-dev universal-ctags
 # What real object stores need, to be tested on: 120 MB. Where they cannot be had, their tests are skipped.
 PKGS_CEPH := ceph-mon ceph-mgr ceph-osd ceph-common radosgw
 PKGS_SWIFT := swift-proxy swift-account swift-container swift-object memcached

@@ -62,7 +62,7 @@ const struct tool_cmd cmd_mapper = {
 static int version_run(struct tool *t)
 {
 	(void)t;
-	printf("tessera %s\nlibfuse %s\n", tess_version(), fuse_build_info());
+	printf("tessera %s\n%s\n", tess_version(), fuse_build_info());
 	return TOOL_OK;
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 struct mkfs_opts {
-	char    *targets, *cls, *mapper, *label;
+	char    *targets, *cls, *mapper, *label, *mode;
 	uint64_t segment;
 };
 
@@ -23,11 +23,14 @@ static const struct tess_opt mkfs_rows[] = {
 	  .help = "mapper of new files; see tessera mapper list" },
 	{ .name = "label", .type = TESS_OPT_STRING, .when = TESS_AT_MKFS,
 	  .at = offsetof(struct mkfs_opts, label), .help = "a name for people" },
+	{ .name = "mode", .type = TESS_OPT_STRING, .when = TESS_AT_MKFS,
+	  .at = offsetof(struct mkfs_opts, mode),
+	  .help = "consistency mode of every mount of it; see tessera mode list" },
 	{ 0 },
 };
 static const struct tool_letter mkfs_letters[] = {
 	{ 't', "target", true }, { 'c', "class", false }, { 'z', "segment", false },
-	{ 'm', "mapper", false }, { 'L', "label", false }, { 0 },
+	{ 'm', "mapper", false }, { 'L', "label", false }, { 'M', "mode", false }, { 0 },
 };
 
 static int mkfs_run(struct tool *t)
@@ -36,7 +39,7 @@ static int mkfs_run(struct tool *t)
 	const char *targets[TESS_TARGETS_MAX];
 	struct tess_mkfs conf = {
 		.dir = t->argv[0], .targets = targets, .cls = o->cls, .mapper = o->mapper,
-		.segment_size = o->segment, .label = o->label,
+		.segment_size = o->segment, .label = o->label, .mode = o->mode,
 	};
 	char *rest = o->targets;
 
@@ -52,7 +55,7 @@ static int mkfs_run(struct tool *t)
 
 const struct tool_cmd cmd_mkfs = {
 	.name = "mkfs",
-	.args = "FS [--target URI]... [-c CLASS] [-z SEGMENT] [-m MAPPER] [--label NAME]",
+	.args = "FS [--target URI]... [-c CLASS] [-z SEGMENT] [-m MAPPER] [--label NAME] [-M MODE]",
 	.summary = "make a file system in the directory FS",
 	.opts = mkfs_rows,
 	.letters = mkfs_letters,

@@ -7,7 +7,7 @@
 #include <sys/xattr.h>
 
 struct setlayout_opts {
-	char *cls, *mapper, *segment;
+	char *cls, *mapper, *segment, *mode;
 };
 
 static const struct tess_opt setlayout_rows[] = {
@@ -20,10 +20,14 @@ static const struct tess_opt setlayout_rows[] = {
 	{ .name = "mapper", .type = TESS_OPT_STRING, .when = TESS_AT_RUN,
 	  .at = offsetof(struct setlayout_opts, mapper),
 	  .help = "mapper; see tessera mapper list" },
+	{ .name = "mode", .type = TESS_OPT_STRING, .when = TESS_AT_RUN,
+	  .at = offsetof(struct setlayout_opts, mode),
+	  .help = "consistency mode, or none: the mount's; see tessera mode list" },
 	{ 0 },
 };
 static const struct tool_letter setlayout_letters[] = {
-	{ 'c', "class", false }, { 'z', "segment", false }, { 'm', "mapper", false }, { 0 },
+	{ 'c', "class", false }, { 'z', "segment", false }, { 'm', "mapper", false },
+	{ 'M', "mode", false },	 { 0 },
 };
 
 static void setlayout_add(struct text *spec, const char *name, const char *value)
@@ -60,8 +64,9 @@ static int setlayout_run(struct tool *t)
 	setlayout_add(&spec, "class", o->cls);
 	setlayout_add(&spec, "segment", o->segment);
 	setlayout_add(&spec, "mapper", o->mapper);
+	setlayout_add(&spec, "mode", o->mode);
 	if (!spec.n)
-		code = tool_usage(t, "%s", "nothing to set: one of -c, -z, -m is needed");
+		code = tool_usage(t, "%s", "nothing to set: one of -c, -z, -m, -M is needed");
 	for (int i = 0; !code && i < t->argc; i++)
 		code = setlayout_path(t, t->argv[i], text_str(&spec));
 	text_done(&spec);
@@ -71,7 +76,7 @@ static int setlayout_run(struct tool *t)
 const struct tool_cmd cmd_setlayout = {
 	.name = "setlayout",
 	.alias = "setstripe",
-	.args = "PATH... [-c CLASS] [-z SIZE] [-m MAPPER]",
+	.args = "PATH... [-c CLASS] [-z SIZE] [-m MAPPER] [-M MODE]",
 	.summary = "set the layout of what is written from now on",
 	.opts = setlayout_rows,
 	.letters = setlayout_letters,
@@ -79,5 +84,6 @@ const struct tool_cmd cmd_setlayout = {
 	.min = 1,
 	.max = -1,
 	.run = setlayout_run,
-	.more = "Data already written stays where it is. New files take the layout of their directory.\n",
+	.more = "Data already written stays where it is. New files take the layout of their directory.\n"
+		"A mode holds for the next open.\n",
 };

@@ -7,7 +7,7 @@
 #include <string.h>
 
 struct stats_opts {
-	bool  json, pending, errors, config;
+	bool  json, pending, errors, config, verbose;
 	char *faults, *log;
 };
 
@@ -18,6 +18,7 @@ static const struct tess_opt stats_rows[] = {
 	FLAG("json", json, "for programs"),
 	FLAG("pending", pending, "only what is not durable yet"),
 	FLAG("errors", errors, "only the counters of what went wrong"),
+	FLAG("verbose", verbose, "what each store says of itself, too"),
 	FLAG("config", config, "the options the daemon runs with"),
 	{ .name = "log", .type = TESS_OPT_STRING, .when = TESS_AT_RUN,
 	  .at = offsetof(struct stats_opts, log),
@@ -28,23 +29,38 @@ static const struct tess_opt stats_rows[] = {
 	{ 0 },
 };
 
-static int stats_ask(struct tool *t, const char *mnt, const char *cmd)
+char *tool_ask(struct tool *t, const char *mnt, const char *cmd)
 {
 	scoped_free struct tess_where *w = calloc(1, sizeof(*w));
-	scoped_free char *answer = NULL;
+	char *answer = NULL;
 	bool is_mount;
 	int err;
 
-	if (!w)
-		return tool_fail(t, NULL, "out of memory");
+	if (!w) {
+		tool_fail(t, NULL, "out of memory");
+		return NULL;
+	}
 	is_mount = !tess_where(mnt, w, t->why);
-	if (is_mount && w->dead)
-		return tool_fail(t, mnt, "its daemon is gone");
+	if (is_mount && w->dead) {
+		tool_fail(t, mnt, "its daemon is gone");
+		return NULL;
+	}
 	/* The directory of the file system does as well: any of its daemons answers. */
 	err = is_mount ? tess_control(w->dir, w->mountpoint, cmd, &answer, t->why) :
 			 tess_control(mnt, NULL, cmd, &answer, t->why);
-	if (err < 0)
-		return tool_fail(t, NULL, t->why);
+	if (err < 0) {
+		tool_fail(t, NULL, t->why);
+		return NULL;
+	}
+	return answer;
+}
+
+static int stats_ask(struct tool *t, const char *mnt, const char *cmd)
+{
+	scoped_free char *answer = tool_ask(t, mnt, cmd);
+
+	if (!answer)
+		return TOOL_FAILED;
 	fputs(answer, stdout);
 	return TOOL_OK;
 }
@@ -62,7 +78,7 @@ static int stats_run(struct tool *t)
 	else
 		text_fmt(&cmd, "%s%s",
 			 o->pending ? "pending" : o->errors ? "errors" : o->config ? "config" : "stats",
-			 o->json ? " json" : "");
+			 o->json ? " json" : o->verbose ? " verbose" : "");
 	code = stats_ask(t, t->argv[0], text_str(&cmd));
 	text_done(&cmd);
 	return code;
@@ -70,7 +86,7 @@ static int stats_run(struct tool *t)
 
 const struct tool_cmd cmd_stats = {
 	.name = "stats",
-	.args = "MNT [--json] [--pending | --errors | --config] [--log LEVELS]",
+	.args = "MNT [--json | --verbose] [--pending | --errors | --config] [--log LEVELS]",
 	.summary = "show what a mounted daemon counts",
 	.opts = stats_rows,
 	.size = sizeof(struct stats_opts),
@@ -79,15 +95,30 @@ const struct tool_cmd cmd_stats = {
 	.run = stats_run,
 };
 
+struct flush_opts {
+	bool rest;
+};
+
+static const struct tess_opt flush_rows[] = {
+	{ .name = "rest", .type = TESS_OPT_BOOL, .when = TESS_AT_RUN,
+	  .at = offsetof(struct flush_opts, rest),
+	  .help = "and on the tier where it belongs, of a mount with rest-tier=" },
+	{ 0 },
+};
+
 static int flush_run(struct tool *t)
 {
-	return stats_ask(t, t->argv[0], "flush");
+	const struct flush_opts *o = t->opts;
+
+	return stats_ask(t, t->argv[0], o->rest ? "flush rest" : "flush");
 }
 
 const struct tool_cmd cmd_flush = {
 	.name = "flush",
-	.args = "MNT",
+	.args = "MNT [--rest]",
 	.summary = "return when everything written so far is on the targets",
+	.opts = flush_rows,
+	.size = sizeof(struct flush_opts),
 	.min = 1,
 	.max = 1,
 	.run = flush_run,

@@ -9,9 +9,10 @@
 #include <string.h>
 
 const struct tool_cmd *const tool_cmds[] = {
-	&cmd_mkfs, &cmd_mount, &cmd_umount, &cmd_layout, &cmd_setlayout, &cmd_whose, &cmd_df,
-	&cmd_stats, &cmd_fsck, &cmd_gc, &cmd_flush, &cmd_bench, &cmd_creds, &cmd_class, &cmd_mapper,
-	&cmd_version, &cmd_help, NULL,
+	&cmd_mkfs, &cmd_mount, &cmd_umount, &cmd_layout, &cmd_setlayout, &cmd_mode,
+	&cmd_laminate, &cmd_whose, &cmd_df, &cmd_stats, &cmd_top, &cmd_errors, &cmd_fsck,
+	&cmd_gc, &cmd_flush, &cmd_bench, &cmd_creds, &cmd_class, &cmd_mapper, &cmd_session,
+	&cmd_wait_durable, &cmd_invalidate, &cmd_version, &cmd_help, NULL,
 };
 
 const struct tool_cmd *tool_find(const char *name)

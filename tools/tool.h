@@ -44,12 +44,15 @@ int tool_fail(const struct tool *t, const char *what, const char *why);
 int tool_usage(const struct tool *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The FS directory meant by an argument: itself, or that of the mount it is (in). NULL: error told. */
 char *tool_fs(struct tool *t, const char *arg);
+/* The answer of the daemon behind a mount, or a directory of a file system; freed by free(). NULL: error told. */
+char *tool_ask(struct tool *t, const char *mnt, const char *cmd);
 /* Flushes stdout: a full disk or a closed pipe is a failure. */
 int tool_end(struct tool *t, int code);
 
 extern const struct tool_cmd cmd_mkfs, cmd_mount, cmd_umount, cmd_layout, cmd_setlayout;
-extern const struct tool_cmd cmd_whose, cmd_df, cmd_stats, cmd_fsck, cmd_gc, cmd_flush, cmd_bench, cmd_creds;
-extern const struct tool_cmd cmd_class, cmd_mapper, cmd_version, cmd_help, cmd_mount_helper;
+extern const struct tool_cmd cmd_whose, cmd_df, cmd_stats, cmd_fsck, cmd_gc, cmd_flush, cmd_bench, cmd_creds, cmd_mode;
+extern const struct tool_cmd cmd_top, cmd_errors, cmd_laminate, cmd_wait_durable, cmd_invalidate;
+extern const struct tool_cmd cmd_class, cmd_mapper, cmd_session, cmd_version, cmd_help, cmd_mount_helper;
 /* All of them, NULL-terminated. */
 extern const struct tool_cmd *const tool_cmds[];
 const struct tool_cmd *tool_find(const char *name);

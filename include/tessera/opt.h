@@ -13,7 +13,7 @@ enum tess_opt_type {
 	TESS_OPT_BOOL,		/* bool          "name", "name=on|off|yes|no|true|false|1|0", "noname" */
 	TESS_OPT_UINT,		/* uint64_t      decimal */
 	TESS_OPT_SIZE,		/* uint64_t      bytes; suffix k M G T, binary */
-	TESS_OPT_TIME,		/* uint64_t ns   suffix ns us ms s m h; a bare number is seconds */
+	TESS_OPT_TIME,		/* uint64_t ns   suffix ns us ms s m h d; a bare number is seconds */
 	TESS_OPT_DOUBLE,	/* double */
 	TESS_OPT_ENUM,		/* int           index into words[] */
 	TESS_OPT_STRING,	/* char *        owned by the struct; freed by opt_done() */

@@ -24,12 +24,14 @@ struct check_object {
 	uint32_t           *csums;	/* owned */
 };
 
-/* A segment that died since we read its record is no finding: its objects may go at any time. */
+/* A segment that died or moved since we read its record is no finding: its objects may go at any time. */
 static bool check_still(struct check_object *o)
 {
 	struct meta_segment now;
 
-	return !meta_segment_get(o->c->a->meta, o->seg.id, &now) && now.state == o->seg.state;
+	return !meta_segment_get(o->c->a->meta, o->seg.id, &now) && now.state == o->seg.state &&
+	       now.width == o->seg.width &&
+	       !memcmp(now.target, o->seg.target, now.width * sizeof(now.target[0]));
 }
 
 static void check_found(struct check_object *o, const char *what, const char *fmt, ...)
@@ -235,7 +237,6 @@ static int unknown_garbage(struct check_unknown *u)
 static int unknown_object(void *arg, const char *name, uint64_t size)
 {
 	struct check_unknown *u = arg;
-	struct meta_segment seg;
 	tess_segid id;
 	unsigned shard;
 
@@ -243,8 +244,7 @@ static int unknown_object(void *arg, const char *name, uint64_t size)
 		goto unknown;
 	if (u->n && bsearch(&id, u->garbage, u->n, sizeof(id), unknown_cmp))
 		return 0;
-	if (!meta_segment_get(u->c->a->meta, id, &seg) && seg.state != META_STAGED && shard < seg.width &&
-	    seg.target[shard] == u->target)
+	if (meta_object_known(u->c->a->meta, id, shard, (uint16_t)u->target) == 1)
 		return 0;
 unknown:
 	u->c->unknown++;

@@ -34,9 +34,9 @@ static void gc_summary(const struct gc *gc, const struct io_gc *r)
 			"%s],\"garbage_objects\":%" PRIu64 ",\"garbage_bytes\":%" PRIu64
 			",\"orphan_objects\":%" PRIu64 ",\"orphan_bytes\":%" PRIu64
 			",\"staging_files\":%" PRIu64 ",\"kept\":%" PRIu64 ",\"deleted\":%" PRIu64
-			",\"dry_run\":%s}\n",
+			",\"privates\":%" PRIu64 ",\"dry_run\":%s}\n",
 			gc->first ? "" : "\n", r->garbage_objects, r->garbage_bytes, r->orphan_objects,
-			r->orphan_bytes, r->staging_files, r->kept, r->deleted,
+			r->orphan_bytes, r->staging_files, r->kept, r->deleted, gc->g->privates,
 			r->dry_run ? "true" : "false");
 		return;
 	}
@@ -46,6 +46,8 @@ static void gc_summary(const struct gc *gc, const struct io_gc *r)
 		"kept: %" PRIu64 " of live sessions or with foreign names\n",
 		r->garbage_objects, r->garbage_bytes, r->orphan_objects, r->orphan_bytes,
 		r->staging_files, r->kept);
+	if (gc->g->privates)
+		fprintf(out, "private trees of dead mounts: %" PRIu64 "\n", gc->g->privates);
 	if (r->dry_run)
 		fprintf(out, "nothing deleted: repeat with --delete\n");
 	else

@@ -39,11 +39,12 @@ static void layout_head(const struct meta_attr *attr, const char *path, struct t
 	}
 	text_fmt(out, "class %s, segment ", name);
 	text_size(out, attr->layout.segment_size);
-	text_fmt(out, ", mapper %s, generation %" PRIu64 "\n", m ? m->name : "?", attr->generation);
+	text_fmt(out, ", mapper %s, mode %s, generation %" PRIu64 "\n", m ? m->name : "?",
+		 fs_mark_name(attr->flags), attr->generation);
 }
 
-/* "0:0000000100000000.00 1:0000000100000000.01" */
-static void layout_objects(const struct meta_segment *seg, struct text *out)
+/* "0:0000000100000000.00 1:0000000100000000.01", each with its target's tier, if it has one: "(fast)" */
+static void layout_objects(struct meta *m, const struct meta_segment *seg, struct text *out)
 {
 	struct oclass_geo geo;
 	char name[PLACE_NAME_LEN + 1];
@@ -57,14 +58,18 @@ static void layout_objects(const struct meta_segment *seg, struct text *out)
 		return;
 	}
 	for (unsigned i = 0; i < geo.width; i++) {
+		const char *tier = fs_tier(m, seg->target[i]);
+
 		if (!oclass_shard_len(&geo, i))
 			continue;
 		place_name(seg->id, i, name);
 		text_fmt(out, "%s%u:%s", i ? " " : "", seg->target[i], name);
+		if (*tier)
+			text_fmt(out, " (%s)", tier);
 	}
 }
 
-static void layout_row(const struct meta_map *map, const struct meta_piece *p, struct text *out)
+static void layout_row(struct meta *m, const struct meta_map *map, const struct meta_piece *p, struct text *out)
 {
 	const struct meta_segment *seg;
 
@@ -76,7 +81,7 @@ static void layout_row(const struct meta_map *map, const struct meta_piece *p, s
 	seg = &map->segments[p->segment];
 	text_fmt(out, "%016" PRIx64 " %10" PRIu64 "  %-8s ", p->ext.seg, p->ext.seg_off,
 		 layout_state(seg->state));
-	layout_objects(seg, out);
+	layout_objects(m, seg, out);
 	text_add(out, "\n");
 }
 
@@ -96,7 +101,7 @@ static int layout_rows(struct admin *a, const struct meta_attr *attr, struct tex
 		if (err)
 			return err;
 		for (unsigned i = 0; i < map->npieces; i++)
-			layout_row(map, &map->pieces[i], out);
+			layout_row(a->meta, map, &map->pieces[i], out);
 		if (map->end <= at)
 			break;	/* truncated while we looked */
 		at = map->end;
@@ -132,12 +137,13 @@ int admin_layout(struct admin *a, uint64_t ino, const char *path, enum tess_layo
 int admin_setlayout(struct admin *a, uint64_t ino, const char *spec, struct text *why)
 {
 	struct meta_attr attr;
+	unsigned mask;
 	int err = meta_getattr(a->meta, ino, &attr);
 
 	if (!err)
-		err = fs_layout_parse(spec, meta_super(a->meta)->ntargets, &attr.layout, why);
+		err = fs_spec_parse(spec, meta_super(a->meta)->ntargets, &attr, &mask, why);
 	if (!err)
-		err = meta_setattr(a->meta, ino, META_SET_LAYOUT, &attr, clock_wall(), &attr);
+		err = meta_setattr(a->meta, ino, mask, &attr, clock_wall(), &attr);
 	if (err && !why->n)
 		text_fmt(why, "%s: %s", spec, err_text(err));
 	return err;

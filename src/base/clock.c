@@ -23,6 +23,13 @@ int64_t clock_now(void)
 	return fake >= 0 ? fake : clock_read(CLOCK_MONOTONIC);
 }
 
+int64_t clock_now_coarse(void)
+{
+	int64_t fake = atomic_load_explicit(&clock_fake_now, memory_order_relaxed);
+
+	return fake >= 0 ? fake : clock_read(CLOCK_MONOTONIC_COARSE);
+}
+
 int64_t clock_wall(void)
 {
 	int64_t fake = atomic_load_explicit(&clock_fake_wall, memory_order_relaxed);

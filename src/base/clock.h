@@ -9,6 +9,7 @@
 #define CLOCK_NEVER INT64_MAX
 
 int64_t clock_now(void);	/* CLOCK_MONOTONIC: deadlines, latencies */
+int64_t clock_now_coarse(void);	/* the same, some ms late: a vDSO read */
 int64_t clock_wall(void);	/* CLOCK_REALTIME: what goes into inodes. Never a correctness input */
 int64_t clock_wall_coarse(void);/* CLOCK_REALTIME_COARSE: a vDSO read; for mtime on the write path */
 void    clock_fake(int64_t now, int64_t wall);	/* tests; both negative: the real clocks again */

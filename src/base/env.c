@@ -226,8 +226,10 @@ int env_txn_writer(struct env *e, MDB_txn **ret)
 	int rc, err = 0;
 
 	pthread_mutex_lock(&e->writer);
+	env_turn_ask(e, ENV_TURN_WRITE);
 	while ((rc = mdb_txn_begin(e->mdb, NULL, 0, ret)) == MDB_MAP_RESIZED && !err)
 		err = env_map_set(e, 0);
+	env_turn_got(e, ENV_TURN_WRITE);
 	if (rc)
 		pthread_mutex_unlock(&e->writer);
 	return err ? err : env_error(rc);
@@ -376,7 +378,7 @@ static int env_init_conf(struct env *e, const struct env_conf *c)
 	e->readonly = c->readonly;
 	e->before_sync = c->before_sync;
 	e->arg = c->arg;
-	e->users_fd = e->opened_fd = e->synced_fd = -1;
+	e->users_fd = e->opened_fd = e->synced_fd = e->rouse_fd = -1;
 	e->max_readers = c->readers ? c->readers : ENV_READERS_DEFAULT;
 	for (e->index_mask = 1; e->index_mask < 2 * (uint64_t)e->max_readers; e->index_mask *= 2)
 		;
@@ -475,6 +477,8 @@ static int env_open_dbs_read(struct env *e, const struct env_conf *c)
 	MDB_txn *txn;
 	int rc, err = 0;
 
+	/* Slots of killed processes: enough of them fill the table, while others live on. */
+	(void)mdb_reader_check(e->mdb, NULL);
 	while ((rc = mdb_txn_begin(e->mdb, NULL, MDB_RDONLY, &txn)) == MDB_MAP_RESIZED && !err) {
 		pthread_mutex_lock(&e->writer);
 		err = env_map_set(e, 0);
@@ -539,6 +543,8 @@ static int env_open_files(struct env *e, const struct env_conf *c, struct text *
 		err = env_open_lmdb(e, c);
 	if (!err && alone && !e->readonly)
 		err = env_sync_dir(e);
+	if (!err && !e->readonly)
+		err = env_rouse_start(e);
 	if (!err)
 		err = env_open_content(e, c);
 	if (!err && !e->readonly)
@@ -550,6 +556,7 @@ static int env_open_files(struct env *e, const struct env_conf *c, struct text *
 
 static void env_free(struct env *e)
 {
+	env_rouse_stop(e);
 	for (unsigned i = 0; i < 2; i++)
 		if (e->pin[i])
 			mdb_txn_abort(e->pin[i]);
@@ -559,9 +566,11 @@ static void env_free(struct env *e)
 		mdb_env_close(e->mdb);
 	if (e->shared)
 		(void)munmap(e->shared, ENV_SLOT_BYTES);
+	scoped_fd_(&e->rouse_fd);
 	scoped_fd_(&e->synced_fd);
 	scoped_fd_(&e->opened_fd);
 	scoped_fd_(&e->users_fd);
+	cond_done(&e->cond_rouse);
 	cond_done(&e->cond_auto);
 	cond_done(&e->cond);
 	lock_done(&e->lock);
@@ -584,6 +593,7 @@ int env_open(struct env **ret, const struct env_conf *conf, struct text *why)
 	lock_init(&e->lock, LOCK_ENV, "env");
 	cond_init(&e->cond);
 	cond_init(&e->cond_auto);
+	cond_init(&e->cond_rouse);
 	pthread_mutex_init(&e->writer, NULL);
 	err = env_init_conf(e, conf);
 	if (!err)

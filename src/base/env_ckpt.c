@@ -294,9 +294,13 @@ int env_ckpt_run(struct env *e)
 		return 0;
 	/* Checkpoints of several processes go one after the other: `synced` only ever moves
 	 * forward. */
-	while (flock(e->synced_fd, LOCK_EX) < 0)
-		if (errno != EINTR)
-			return -errno;
+	env_turn_ask(e, ENV_TURN_CHECKPOINT);
+	do
+		err = flock(e->synced_fd, LOCK_EX) < 0 ? -errno : 0;
+	while (err == -EINTR);
+	env_turn_got(e, ENV_TURN_CHECKPOINT);
+	if (err)
+		return err;
 	err = env_ckpt_steps(e);
 	(void)flock(e->synced_fd, LOCK_UN);
 	return err;
@@ -323,6 +327,7 @@ int env_checkpoint(struct env *e)
 	want = ++e->begun;
 	lock_drop(&e->lock);
 	err = env_ckpt_run(e);
+	env_trim(e);
 	lock_take(&e->lock);
 	e->running = false;
 	e->ended = want;

@@ -25,6 +25,9 @@
 #define ENV_META_BYTES 152u /* page header and meta record of LMDB 0.9, 64-bit */
 #define ENV_SLOT_BYTES 4096u
 #define ENV_BOOT_MAX   40u
+#define ENV_ROUSE_MAX  16u
+
+enum env_turn { ENV_TURN_WRITE, ENV_TURN_CHECKPOINT }; /* what processes wait for each other for */
 
 /* The first page of `users`. */
 struct env_shared {
@@ -82,6 +85,18 @@ struct env {
 	atomic_bool kicked;
 	struct cond cond_auto;
 
+	_Atomic int64_t asked[2];	/* when this process asked for a turn: enum env_turn; 0: it has it, or does not ask */
+	atomic_uint nroused;
+	struct env_roused {
+		pid_t pid;
+		uint64_t start;
+	} roused[ENV_ROUSE_MAX];	/* to be stopped again in our turn; by: lock */
+	bool rouse_stop, rouse_told;	/* by: lock */
+	bool has_rouser;
+	int rouse_fd;	/* LMDB's lock file */
+	pthread_t rouser;
+	struct cond cond_rouse;
+
 	/* The rest belongs to the running checkpoint (env_open() and env_close() are alone). */
 	MDB_txn *
 		pin[2]; /* the newest checkpoint's is pin[cur]; the other is idle (reset) or NULL */
@@ -102,6 +117,15 @@ bool env_guard_last(
 int env_marker_read(struct env *e, bool *ret_crashed);
 int env_marker_write(struct env *e, bool clean);
 int env_boot_id(char *ret, size_t cap);
+
+/* env_rouse.c */
+int env_rouse_start(struct env *e);
+void env_rouse_stop(struct env *e);
+void env_turn_ask(struct env *e, enum env_turn turn);
+void env_turn_got(struct env *e, enum env_turn turn); /* those that were woken for it stop again */
+
+/* env_trim.c */
+void env_trim(struct env *e); /* the resident set's mapped pages, when they are many */
 
 /* env_ckpt.c */
 int env_synced_open(struct env *e);

@@ -38,7 +38,9 @@
 	x(OPT_VALUE,     EINVAL,     "bad option value")                                        \
 	x(URI,           EINVAL,     "bad target URI")                                          \
 	x(STALE,         ESTALE,     "file is gone")                                            \
+	x(FENCED,        ESTALE,     "this session was shut out: it did not answer for longer than its lease") \
 	x(FAULT,         EIO,        "injected fault")                                          \
+	x(NOT_AT_REST,   EIO,        "not everything is on the rest tier")                      \
 	x(STOPPING,      ESHUTDOWN,  "file system is being unmounted")
 
 #define TESS_E_BASE 4000	/* above every errno the kernel knows (MAX_ERRNO is 4095, used ones < 600) */

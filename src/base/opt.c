@@ -17,8 +17,10 @@ static const struct opt_unit opt_sizes[] = {
 	{ "k", UINT64_C(1) << 10 }, { "", 1 },
 };
 static const struct opt_unit opt_times[] = {
-	{ "h", UINT64_C(3600000000000) }, { "m", UINT64_C(60000000000) }, { "s", UINT64_C(1000000000) },
-	{ "ms", 1000000 },		  { "us", 1000 },		  { "ns", 1 },
+	{ "d", UINT64_C(86400000000000) }, { "h", UINT64_C(3600000000000) },
+	{ "m", UINT64_C(60000000000) },	   { "s", UINT64_C(1000000000) },
+	{ "ms", 1000000 },		   { "us", 1000 },
+	{ "ns", 1 },
 };
 
 /* Digits alone: strtoull() would take a sign and leading blanks. */

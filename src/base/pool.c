@@ -23,25 +23,70 @@ struct pool {
 /* The pool whose worker this thread is: it must not wait for a queue that only it can empty. */
 static _Thread_local const struct pool *pool_mine;
 
-int thread_start(void *ret_pthread, const char *name, void *(*fn)(void *), void *arg)
+static int thread_make(pthread_t *ret, const pthread_attr_t *attr, void *(*fn)(void *), void *arg)
 {
 	sigset_t all, old;
-	char brief[16];
-	pthread_t t;
 	int err;
 
 	if (fault_point("thread"))
 		return -EAGAIN;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&t, NULL, fn, arg);
+	err = pthread_create(ret, attr, fn, arg);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return -err;
+}
+
+int thread_start(void *ret_pthread, const char *name, void *(*fn)(void *), void *arg)
+{
+	char brief[16];
+	pthread_t t;
+	int err = thread_make(&t, NULL, fn, arg);
+
 	if (err)
-		return -err;
+		return err;
 	snprintf(brief, sizeof(brief), "%s", name);
 	pthread_setname_np(t, brief);
 	*(pthread_t *)ret_pthread = t;
 	return 0;
+}
+
+struct thread_small {
+	void *(*fn)(void *);
+	void   *arg;
+	char    name[16];
+};
+
+/* It names itself: its starter may not touch it any more. */
+static void *thread_small_main(void *arg)
+{
+	struct thread_small s = *(struct thread_small *)arg;
+
+	free(arg);
+	pthread_setname_np(pthread_self(), s.name);
+	return s.fn(s.arg);
+}
+
+int thread_start_small(const char *name, void *(*fn)(void *), void *arg, size_t stack)
+{
+	struct thread_small *s = mem_alloc(sizeof(*s));
+	pthread_attr_t attr;
+	pthread_t t;
+	int err;
+
+	if (!s)
+		return -ENOMEM;
+	s->fn = fn;
+	s->arg = arg;
+	snprintf(s->name, sizeof(s->name), "%s", name);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attr, stack);
+	err = thread_make(&t, &attr, thread_small_main, s);
+	pthread_attr_destroy(&attr);
+	if (err)
+		free(s);
+	return err;
 }
 
 /* The next job, or NULL when the pool stops and the queue is empty. */

@@ -6,6 +6,7 @@
  * is called; after that by run(). All signals are blocked in workers.
  */
 #include "base/list.h"
+#include <stddef.h>
 #include <stdint.h>
 
 struct pool;
@@ -26,4 +27,6 @@ unsigned pool_queued(const struct pool *p);
 
 /* A thread with a name, signals blocked. 0 or -errno. */
 int thread_start(void *ret_pthread, const char *name, void *(*fn)(void *), void *arg);
+/* The same, detached, with a stack of so many bytes: for those that there may be a thousand of. */
+int thread_start_small(const char *name, void *(*fn)(void *), void *arg, size_t stack);
 #endif

@@ -118,3 +118,31 @@ void trace_dump(struct text *out, int json)
 	if (json)
 		text_add(out, "}");
 }
+
+static void trace_raw_group(struct text *out, const struct trace_group *g)
+{
+	for (unsigned i = 0; i < g->ncounters; i++)
+		text_fmt(out, "%s.%s %llu\n", g->name, g->counters[i].name,
+			 (unsigned long long)atomic_load_explicit(&g->counters[i].n,
+								  memory_order_relaxed));
+	for (unsigned i = 0; i < g->nhists; i++) {
+		const struct trace_hist *h = &g->hists[i];
+
+		text_fmt(out, "%s.%s %llu %llu", g->name, h->name,
+			 (unsigned long long)atomic_load_explicit(&h->n, memory_order_relaxed),
+			 (unsigned long long)atomic_load_explicit(&h->sum_ns, memory_order_relaxed));
+		for (unsigned b = 0; b < TRACE_BUCKETS; b++)
+			text_fmt(out, " %llu",
+				 (unsigned long long)atomic_load_explicit(&h->bucket[b],
+									  memory_order_relaxed));
+		text_add(out, "\n");
+	}
+}
+
+void trace_dump_raw(struct text *out)
+{
+	pthread_mutex_lock(&trace_mutex);
+	for (const struct trace_group *g = trace_groups; g; g = g->next)
+		trace_raw_group(out, g);
+	pthread_mutex_unlock(&trace_mutex);
+}

@@ -48,4 +48,6 @@ void trace_lat(struct trace_hist *h, int64_t ns);
 uint64_t trace_quantile(const struct trace_hist *h, double q);
 /* All groups as "group.name value" lines, or as one JSON object. */
 void trace_dump(struct text *out, int json);
+/* For a reader who takes differences: "group.name value", "group.hist n sum_ns bucket0 bucket1 …". */
+void trace_dump_raw(struct text *out);
 #endif

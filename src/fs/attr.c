@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fs/state.h"
+#include "fs/laminate.h"
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -12,6 +12,7 @@
  */
 #define ATTR_BLKSIZE 131072u
 #define ATTR_TRIES   4u
+#define ATTR_FOREVER 1e9 /* s; the kernel adds it to now */
 
 bool attr_has_priv(const struct meta_attr *a)
 {
@@ -19,9 +20,70 @@ bool attr_has_priv(const struct meta_attr *a)
 	return S_ISREG(a->mode) && ((a->mode & (S_ISUID | S_ISGID)) || (a->flags & META_HAS_XATTR));
 }
 
-bool fs_attr_cacheable(const struct meta_attr *a)
+/* Not while a write may change the mode behind the kernel's back. */
+static bool attr_cacheable(const struct meta_attr *a)
 {
 	return !S_ISREG(a->mode) || !(a->mode & (S_ISUID | S_ISGID));
+}
+
+/*
+ * Alone, the kernel itself makes every change there is. Shared, "never stale" leaves nothing between 0
+ * and what the user asked for by name.
+ */
+static double attr_ttl(const struct fs *fs, int64_t ttl)
+{
+	if (ttl == POLICY_AUTO)
+		return fs_shared(fs) ? 0 : 1;
+	return ttl == POLICY_FOREVER ? ATTR_FOREVER : (double)ttl / NS_PER_S;
+}
+
+/*
+ * Of a name that is not there the mark of its directory speaks. Only a mount whose kernel remembers such
+ * names while others change them has to ask for it.
+ */
+static struct fs_ttl attr_ttls_absent(const struct fs *fs, uint64_t dir)
+{
+	struct tess_policy p;
+	struct meta_attr a;
+
+	policy_resolve(fs->conf.policy, MODE_NONE, &p);
+	if (dir && p.negative_ttl > 0) {
+		if (meta_getattr(fs->conf.meta, dir, &a) < 0)
+			return (struct fs_ttl){ .entry = 0 };
+		policy_resolve(fs->conf.policy, (enum tess_mode)meta_mark(a.flags), &p);
+	}
+	return (struct fs_ttl){ .entry = attr_ttl(fs, p.negative_ttl) };
+}
+
+static struct fs_ttl attr_ttls(const struct fs *fs, uint64_t dir, const struct meta_attr *a)
+{
+	struct tess_policy p;
+	struct fs_ttl ret;
+
+	if (!a)
+		return attr_ttls_absent(fs, dir);
+	fs_policy_of(fs, a, &p);
+	ret.entry = attr_ttl(fs, S_ISDIR(a->mode) ? p.dir_ttl : p.entry_ttl);
+	/* A file's size is data, a directory's attributes are names and permissions. */
+	if (S_ISDIR(a->mode) && p.relaxed_meta)
+		ret.attr = ret.entry;
+	else
+		ret.attr = attr_cacheable(a) ? attr_ttl(fs, p.attr_ttl) : 0;
+	return ret;
+}
+
+struct fs_ttl fs_ttl(struct fs *fs, uint64_t dir, const struct meta_attr *a)
+{
+	struct fs_ttl ret = attr_ttls(fs, dir, a);
+
+	/* Of a file in a directory that is not laminated the name may still go. */
+	if (a && (a->flags & META_LAMINATED)) {
+		ret.attr = ATTR_FOREVER;
+		atomic_store_explicit(&fs->kept, true, memory_order_relaxed);
+	}
+	if (dir && laminate_frozen(fs, dir))
+		ret.entry = ATTR_FOREVER;
+	return ret;
 }
 
 int attr_get(struct fs *fs, uint64_t ino, struct meta_attr *ret)
@@ -31,7 +93,7 @@ int attr_get(struct fs *fs, uint64_t ino, struct meta_attr *ret)
 	/* Bytes may be published between the two looks; then the first one is old. */
 	for (unsigned i = 0; i < ATTR_TRIES; i++) {
 		bool dirty = icache_dirty(fs, ino);
-		int r = meta_getattr(fs->conf.meta, ino, &a);
+		int r = laminate_getattr(fs, ino, &a);
 
 		if (r < 0)
 			return r;
@@ -39,7 +101,7 @@ int attr_get(struct fs *fs, uint64_t ino, struct meta_attr *ret)
 			break;
 	}
 	*ret = a;
-	return 0;
+	return laminate_mask(fs, ret);
 }
 
 int attr_settle(struct fs *fs, unsigned closes, struct meta_attr *a)
@@ -90,19 +152,28 @@ static int attr_set_size(struct fs *fs, struct tess_req *req, uint64_t ino, stru
 {
 	struct fs_inode *in;
 	struct meta_attr a;
+	bool blind;
 	int r;
 
 	if (size > TESS_FILE_MAX)
 		return -EFBIG;
 	if (fh) {
-		r = attr_kill_priv(fs, fh->in, req);
-		return r < 0 ? r : io_truncate(fh->in->file, req, size, clock_wall_coarse());
+		r = file_may_change(fh);
+		if (r == 0)
+			r = attr_kill_priv(fs, fh->in, req);
+		if (r == 0)
+			r = io_truncate(fh->in->file, req, size, clock_wall_coarse());
+		if (r == 0)
+			r = file_cut(fs, req, fh->in->file);
+		return r < 0 ? r : file_written(fh, req, AT_FSYNC);
 	}
 	/* truncate(2) has no close that could publish it. */
 	r = icache_open(fs, ino, &in, &a);
 	if (r < 0)
 		return r;
-	r = attr_kill_priv(fs, in, req);
+	r = laminate_open(fs, true, &a, &blind);
+	if (r == 0)
+		r = attr_kill_priv(fs, in, req);
 	if (r == 0)
 		r = io_truncate(in->file, req, size, clock_wall_coarse());
 	if (r == 0)
@@ -166,6 +237,12 @@ int fs_setattr(struct fs *fs, struct tess_req *req, uint64_t ino, struct fs_file
 		return -EROFS;
 	if (mask & FS_SET_SIZE)
 		r = attr_set_size(fs, req, ino, fh, in->size);
+	if (r == 0 && (mask & META_SET_MODE)) {
+		r = laminate_chmod(fs, req, ino, in->mode);
+		/* Its times are as laminated, its owner as it was. */
+		if (r > 0)
+			return attr_get(fs, ino, ret);
+	}
 	/* An empty mask is a change too: chown(-1, -1), which updates ctime. */
 	if (r == 0 && mask != FS_SET_SIZE)
 		r = attr_set_rest(fs, ino, mask, in);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fs/state.h"
+#include "fs/laminate.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -127,6 +128,7 @@ int icache_attach(struct fs *fs, struct fs_inode *in, const struct meta_attr *a)
 		in->orphan = true;
 		atomic_fetch_add(&fs->orphans, 1);
 	}
+	atomic_store(&in->frozen, a->flags & META_LAMINATED);
 	if (in->file)
 		return 0;
 	atomic_store(&in->priv, attr_has_priv(a));
@@ -141,9 +143,12 @@ int icache_open(struct fs *fs, uint64_t ino, struct fs_inode **ret, struct meta_
 
 	if (r < 0)
 		return r;
-	r = meta_getattr(fs->conf.meta, ino, &a);
+	r = laminate_getattr(fs, ino, &a);
 	if (r == 0 && !S_ISREG(a.mode))
 		r = S_ISDIR(a.mode) ? -EISDIR : -EINVAL;
+	/* One that another session unlinked before anybody here used it is not kept for us. */
+	if (r == 0 && (a.flags & META_ORPHAN) && !in->orphan)
+		r = meta_orphan_held(fs->conf.meta, ino);
 	if (r == 0)
 		r = icache_attach(fs, in, &a);
 	if (r < 0) {
@@ -178,7 +183,8 @@ static void icache_publish_last(struct fs *fs, struct fs_inode *in)
 	req_begin(&req, "close");
 	req.ino = inode_ino(in);
 	r = io_sync_file(in->file, &req, IO_PUBLISH);
-	if (r < 0)
+	/* Gone altogether, or rescued: said elsewhere. */
+	if (r < 0 && err_fold(r) != -ESTALE)
 		log_err("inode %llu: bytes written before the last close could not be stored: %s",
 			(unsigned long long)inode_ino(in), err_text(r));
 	(void)fs;
@@ -298,6 +304,95 @@ void icache_orphaned(struct fs *fs, uint64_t ino)
 		icache_settle_locked(fs, s, in);
 }
 
+bool icache_in_use(struct fs *fs, uint64_t ino)
+{
+	struct icache_shard *s = icache_shard(fs, ino);
+	struct fs_inode *in;
+
+	scoped_lock(&s->lock);
+	in = icache_find(s, ino);
+	return in && (in->pins || in->closing);
+}
+
+/*
+ * Another session did it. Nobody may wait for the kernel to forget it: the kernel was not asked, and
+ * keeps what it knows until it has a reason to look.
+ */
+void icache_unlinked(struct fs *fs, uint64_t ino)
+{
+	struct icache_shard *s = icache_shard(fs, ino);
+	struct fs_inode *in;
+
+	scoped_lock(&s->lock);
+	in = icache_find(s, ino);
+	if (!in) {
+		/* Closed since; the hold must go again. */
+		in = icache_insert(s, ino);
+		if (!in)
+			return;
+	}
+	if (in->dying)
+		return;
+	in->forgotten = true;
+	if (!in->orphan) {
+		in->orphan = true;
+		atomic_fetch_add(&fs->orphans, 1);
+	}
+	if (in->pins == 0 && !in->closing)
+		icache_settle_locked(fs, s, in);
+}
+
+bool icache_timed(struct fs *fs, uint64_t ino)
+{
+	struct icache_shard *s = icache_shard(fs, ino);
+	struct fs_inode *in;
+
+	scoped_lock(&s->lock);
+	in = icache_find(s, ino);
+	if (!in)
+		return false;
+	list_for_each(pos, &in->handles) {
+		const struct fs_file *fh = list_entry(pos, struct fs_file, link);
+
+		if (fh->policy.refresh == REFRESH_INTERVAL || fh->policy.refresh == REFRESH_NEVER)
+			return true;
+	}
+	return false;
+}
+
+void icache_refresh(struct fs *fs, uint64_t ino)
+{
+	struct fs_inode *in = icache_pin_open(fs, ino);
+
+	if (!in)
+		return;
+	(void)io_file_refresh(in->file);
+	icache_unpin(fs, in);
+}
+
+void icache_each(struct fs *fs, void (*fn)(void *arg, uint64_t ino), void *arg)
+{
+	for (unsigned i = 0; i < ICACHE_SHARDS; i++) {
+		struct icache_shard *s = &fs->shard[i];
+		scoped_free uint64_t *inos = NULL;
+		struct htab_node *node = NULL;
+		size_t n = 0, used = 0;
+
+		lock_take(&s->lock);
+		while ((node = htab_next(&s->tab, node)))
+			used++;
+		inos = mem_array(used + ICACHE_KNOWN, sizeof(*inos));
+		while (inos && (node = htab_next(&s->tab, node)))
+			inos[n++] = node->key;
+		for (unsigned k = 0; inos && k < ICACHE_KNOWN; k++)
+			if (s->known[k].ino)
+				inos[n++] = s->known[k].ino;
+		lock_drop(&s->lock);
+		for (size_t k = 0; k < n; k++)
+			fn(arg, inos[k]);
+	}
+}
+
 void icache_linked(struct fs *fs, uint64_t ino)
 {
 	struct icache_shard *s = icache_shard(fs, ino);
@@ -377,16 +472,40 @@ static struct icache_known *icache_slot(struct icache_shard *s, uint64_t ino)
 	return &s->known[hash64(ino) / ICACHE_SHARDS % ICACHE_KNOWN];
 }
 
-bool icache_known(struct fs *fs, uint64_t ino, uint64_t generation)
+bool icache_known_within(struct fs *fs, uint64_t ino, uint64_t generation, int64_t ttl)
 {
 	struct icache_shard *s = icache_shard(fs, ino);
-	struct icache_known *k, was;
+	struct icache_known *k;
 
 	scoped_lock(&s->lock);
 	k = icache_slot(s, ino);
-	was = *k;
-	*k = (struct icache_known){ino, generation};
-	return was.ino == ino && was.generation == generation;
+	if (k->ino != ino || k->generation != generation ||
+	    (ttl && k->closed && clock_now() - k->closed > ttl))
+		return false;
+	k->closed = 0;
+	return true;
+}
+
+void icache_known_set(struct fs *fs, uint64_t ino, uint64_t generation)
+{
+	struct icache_shard *s = icache_shard(fs, ino);
+	struct icache_known *k;
+
+	scoped_lock(&s->lock);
+	k = icache_slot(s, ino);
+	if (k->ino != ino || k->generation < generation)
+		*k = (struct icache_known){ino, generation, 0};
+}
+
+void icache_known_closed(struct fs *fs, uint64_t ino)
+{
+	struct icache_shard *s = icache_shard(fs, ino);
+	struct icache_known *k;
+
+	scoped_lock(&s->lock);
+	k = icache_slot(s, ino);
+	if (k->ino == ino)
+		k->closed = clock_now();
 }
 
 void icache_known_bump(struct fs *fs, uint64_t ino, uint64_t generation)

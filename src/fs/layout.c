@@ -35,8 +35,30 @@ static const char *layout_state(uint8_t state)
 	return state < ARRAY_SIZE(names) ? names[state] : "?";
 }
 
+const char *fs_tier(struct meta *m, uint16_t target)
+{
+	const struct meta_super *s = meta_super(m);
+
+	for (unsigned i = 0; i < s->ntargets; i++)
+		if (s->targets[i].id == target)
+			return s->targets[i].tier;
+	return "";
+}
+
+/* Of a target that has one. */
+static void layout_tier(struct meta *m, uint16_t target, struct text *out)
+{
+	const char *tier = fs_tier(m, target);
+
+	if (!*tier)
+		return;
+	text_add(out, "\"tier\":");
+	text_json(out, tier, strlen(tier));
+	text_add(out, ",");
+}
+
 /* A staged segment has no objects yet: an empty list. */
-static void layout_objects(const struct meta_segment *s, struct text *out)
+static void layout_objects(struct meta *m, const struct meta_segment *s, struct text *out)
 {
 	struct oclass_geo g = {.width = s->width, .cell = s->cell, .len = s->len};
 	const char *sep = "";
@@ -51,15 +73,15 @@ static void layout_objects(const struct meta_segment *s, struct text *out)
 		if (len == 0)
 			continue;
 		place_name(s->id, i, name);
-		text_fmt(out,
-			 "%s{\"target\":%u,\"name\":\"%s\",\"shard\":%u,\"length\":%llu,\"health\":"
-			 "\"ok\"}",
-			 sep, s->target[i], name, i, (unsigned long long)len);
+		text_fmt(out, "%s{\"target\":%u,", sep, s->target[i]);
+		layout_tier(m, s->target[i], out);
+		text_fmt(out, "\"name\":\"%s\",\"shard\":%u,\"length\":%llu,\"health\":\"ok\"}", name, i,
+			 (unsigned long long)len);
 		sep = ",";
 	}
 }
 
-static void layout_extents(const struct meta_map *map, bool *first, struct text *out)
+static void layout_extents(struct meta *m, const struct meta_map *map, bool *first, struct text *out)
 {
 	for (unsigned i = 0; i < map->npieces; i++) {
 		const struct meta_piece *p = &map->pieces[i];
@@ -75,7 +97,7 @@ static void layout_extents(const struct meta_map *map, bool *first, struct text 
 			 *first ? "" : ",", (unsigned long long)p->ext.off,
 			 (unsigned long long)p->ext.len, (unsigned long long)p->ext.seg,
 			 (unsigned long long)p->ext.seg_off, layout_state(s->state));
-		layout_objects(s, out);
+		layout_objects(m, s, out);
 		text_add(out, "]}");
 		*first = false;
 	}
@@ -97,17 +119,17 @@ int fs_layout_json(struct meta *m, uint64_t ino, const char *path, struct text *
 	text_fmt(out,
 		 ",\"ino\":%llu,\"size\":%llu,\"class\":\"%s\",\"mapper\":\"%s\",\"segment_size\":%"
 		 "u,"
-		 "\"generation\":%llu,\"extents\":[",
+		 "\"mode\":\"%s\",\"generation\":%llu,\"extents\":[",
 		 (unsigned long long)ino, (unsigned long long)a.size,
 		 layout_class(a.layout.cls, cls), layout_mapper(a.layout.mapper),
-		 a.layout.segment_size, (unsigned long long)a.generation);
+		 a.layout.segment_size, fs_mark_name(a.flags), (unsigned long long)a.generation);
 	while (S_ISREG(a.mode) && off < a.size) {
 		struct tess_range rest = {off, a.size - off};
 
 		r = meta_map(m, ino, rest, map);
 		if (r < 0)
 			return r;
-		layout_extents(map, &first, out);
+		layout_extents(m, map, &first, out);
 		/* The file was cut meanwhile. */
 		if (map->end <= off)
 			break;
@@ -174,27 +196,68 @@ static int layout_set_mapper(const char *value, struct meta_layout *l, struct te
 	return 0;
 }
 
-static int layout_set_word(char *word, unsigned ntargets, struct meta_layout *l, struct text *why)
+int fs_mark_parse(const char *value, uint32_t *flags, struct text *why)
 {
+	enum tess_mode mode = policy_mode(value);
+
+	if (mode == MODE_PRIVATE)
+		return layout_why(why, -TESS_E_OPT_VALUE,
+				  "of a whole mount, -o mode=private; not of a file or directory", value);
+	if (mode == MODE_NONE && strcmp(value, FS_MARK_NONE)) {
+		if (why && why->n == 0)
+			text_fmt(why, "mode '%s' is unknown: none", value);
+		for (unsigned i = MODE_NONE + 1; why && i < MODE_PRIVATE; i++)
+			text_fmt(why, ", %s", policy_presets[i].name);
+		return -TESS_E_OPT_VALUE;
+	}
+	*flags = (*flags & ~(uint32_t)META_MODE) | (uint32_t)mode << META_MODE_SHIFT;
+	return 0;
+}
+
+const char *fs_mark_name(uint32_t flags)
+{
+	unsigned mark = meta_mark(flags);
+
+	if (mark == MODE_NONE)
+		return FS_MARK_NONE;
+	return mark < MODE_COUNT ? policy_presets[mark].name : "?";
+}
+
+struct layout_spec {
+	struct meta_attr *a;
+	unsigned ntargets, mask;
+	struct text *why;
+};
+
+static int layout_set_word(struct layout_spec *s, char *word)
+{
+	static const char known[] = "not class=, segment=, mapper= or mode=";
+	struct meta_layout *l = &s->a->layout;
 	char *value = strchr(word, '=');
 
 	if (!value)
-		return layout_why(why, -TESS_E_OPT_VALUE, "not class=, segment= or mapper=", word);
+		return layout_why(s->why, -TESS_E_OPT_VALUE, known, word);
 	*value++ = '\0';
+	if (!strcmp(word, "mode")) {
+		s->mask |= META_SET_MARK;
+		return fs_mark_parse(value, &s->a->flags, s->why);
+	}
+	s->mask |= META_SET_LAYOUT;
 	if (!strcmp(word, "class"))
-		return layout_set_class(value, ntargets, l, why);
+		return layout_set_class(value, s->ntargets, l, s->why);
 	if (!strcmp(word, "segment"))
-		return layout_set_segment(value, l, why);
+		return layout_set_segment(value, l, s->why);
 	if (!strcmp(word, "mapper"))
-		return layout_set_mapper(value, l, why);
-	return layout_why(why, -TESS_E_OPT_UNKNOWN, "not class=, segment= or mapper=", word);
+		return layout_set_mapper(value, l, s->why);
+	return layout_why(s->why, -TESS_E_OPT_UNKNOWN, known, word);
 }
 
-int fs_layout_parse(const char *spec, unsigned ntargets, struct meta_layout *inout,
-		    struct text *why)
+int fs_spec_parse(const char *spec, unsigned ntargets, struct meta_attr *inout, unsigned *ret_mask,
+		  struct text *why)
 {
 	scoped_free char *copy = mem_strdup(spec);
-	struct meta_layout l = *inout;
+	struct meta_attr a = *inout;
+	struct layout_spec s = { &a, ntargets, 0, why };
 	char *next = copy;
 	int r = copy ? 0 : -ENOMEM;
 
@@ -202,9 +265,26 @@ int fs_layout_parse(const char *spec, unsigned ntargets, struct meta_layout *ino
 		char *word = strsep(&next, ", \n");
 
 		if (*word)
-			r = layout_set_word(word, ntargets, &l, why);
+			r = layout_set_word(&s, word);
 	}
+	if (r < 0)
+		return r;
+	inout->layout = a.layout;
+	inout->flags = a.flags;
+	*ret_mask = s.mask;
+	return 0;
+}
+
+int fs_layout_parse(const char *spec, unsigned ntargets, struct meta_layout *inout,
+		    struct text *why)
+{
+	struct meta_attr a = { .layout = *inout };
+	unsigned mask;
+	int r = fs_spec_parse(spec, ntargets, &a, &mask, why);
+
+	if (r == 0 && (mask & META_SET_MARK))
+		return layout_why(why, -TESS_E_OPT_VALUE, "mode= is no part of a layout", spec);
 	if (r == 0)
-		*inout = l;
+		*inout = a.layout;
 	return r;
 }

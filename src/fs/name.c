@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fs/state.h"
+#include "fs/laminate.h"
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -15,6 +15,12 @@ static int name_check(const struct fs *fs, struct fs_name n)
 	return fs->conf.readonly ? -EROFS : 0;
 }
 
+static void name_gone(struct fs *fs, uint64_t ino)
+{
+	laminate_changed(fs, ino);
+	icache_orphaned(fs, ino);
+}
+
 int fs_lookup(struct fs *fs, struct tess_req *req, struct fs_name n, struct meta_attr *ret)
 {
 	unsigned closes = atomic_load(&fs->closes);
@@ -24,9 +30,11 @@ int fs_lookup(struct fs *fs, struct tess_req *req, struct fs_name n, struct meta
 	(void)req;
 	if (n.len > TESS_NAME_MAX)
 		return -ENAMETOOLONG;
-	r = meta_lookup(fs->conf.meta, n.dir, n.name, n.len, &a);
+	r = laminate_lookup(fs, n, &a);
 	if (r == 0)
 		r = attr_settle(fs, closes, &a);
+	if (r == 0)
+		r = laminate_mask(fs, &a);
 	/* Gone between the two looks. */
 	if (r == -TESS_E_STALE)
 		return -ENOENT;
@@ -47,6 +55,7 @@ int fs_mknod(struct fs *fs, struct tess_req *req, struct fs_name n, mode_t mode,
 	};
 	int r = name_check(fs, n);
 
+	laminate_new(fs, &in);
 	return r < 0 ? r : meta_create(fs->conf.meta, n.dir, n.name, n.len, &in, clock_wall_coarse(), ret);
 }
 
@@ -87,6 +96,7 @@ int fs_link(struct fs *fs, struct tess_req *req, uint64_t ino, struct fs_name n,
 	if (atomic_load(&fs->orphans))
 		icache_linked(fs, ino);
 	icache_known_bump(fs, ino, ret->generation);
+	laminate_changed(fs, ino);
 	return attr_get(fs, ino, ret);
 }
 
@@ -99,7 +109,7 @@ int fs_unlink(struct fs *fs, struct tess_req *req, struct fs_name n)
 	if (r == 0)
 		r = meta_unlink(fs->conf.meta, n.dir, n.name, n.len, clock_wall_coarse(), &gone);
 	if (r == 0 && gone.ino)
-		icache_orphaned(fs, gone.ino);
+		name_gone(fs, gone.ino);
 	return r;
 }
 
@@ -112,7 +122,7 @@ int fs_rmdir(struct fs *fs, struct tess_req *req, struct fs_name n)
 	if (r == 0)
 		r = meta_rmdir(fs->conf.meta, n.dir, n.name, n.len, clock_wall_coarse(), &gone);
 	if (r == 0 && gone.ino)
-		icache_orphaned(fs, gone.ino);
+		name_gone(fs, gone.ino);
 	return r;
 }
 
@@ -164,13 +174,14 @@ int fs_rename(struct fs *fs, struct tess_req *req, struct fs_name from, struct f
 	if (r == 0)
 		r = meta_rename(fs->conf.meta, &mr, clock_wall_coarse(), &gone);
 	if (r == 0 && gone.ino)
-		icache_orphaned(fs, gone.ino);
+		name_gone(fs, gone.ino);
 	return r;
 }
 
 struct name_plus {
 	struct fs *fs;
 	unsigned closes;
+	uint64_t epoch;
 	int (*fn)(void *arg, const struct meta_dirent *e);
 	void *arg;
 };
@@ -180,8 +191,10 @@ static int name_plus_entry(void *arg, const struct meta_dirent *e)
 	struct name_plus *p = arg;
 	struct meta_dirent copy = *e;
 
+	if (e->attr)
+		laminate_seen(p->fs, p->epoch, e->attr);
 	if (e->attr && S_ISREG(e->type) &&
-	    (p->closes != atomic_load(&p->fs->closes) || icache_is_open(p->fs, e->ino)))
+	    ((e->attr->flags & META_HIDDEN) || p->closes != atomic_load(&p->fs->closes) || icache_is_open(p->fs, e->ino)))
 		copy.attr = NULL;
 	return p->fn(p->arg, &copy);
 }
@@ -189,7 +202,7 @@ static int name_plus_entry(void *arg, const struct meta_dirent *e)
 int fs_readdir(struct fs *fs, struct tess_req *req, uint64_t dir, uint64_t cookie, bool plus,
 	       int (*fn)(void *arg, const struct meta_dirent *e), void *arg)
 {
-	struct name_plus p = {fs, atomic_load(&fs->closes), fn, arg};
+	struct name_plus p = {fs, atomic_load(&fs->closes), laminate_epoch(fs), fn, arg};
 
 	(void)req;
 	if (!plus)
@@ -197,8 +210,13 @@ int fs_readdir(struct fs *fs, struct tess_req *req, uint64_t dir, uint64_t cooki
 	return meta_readdir(fs->conf.meta, dir, cookie, true, name_plus_entry, &p);
 }
 
+bool fs_dir_frozen(const struct fs *fs, uint64_t dir)
+{
+	return laminate_frozen(fs, dir);
+}
+
 int fs_fsyncdir(struct fs *fs, struct tess_req *req)
 {
 	(void)req;
-	return fs->conf.readonly ? 0 : io_checkpoint(fs->conf.io);
+	return fs->conf.readonly || fs->conf.policy->durable == NEVER ? 0 : io_checkpoint(fs->conf.io);
 }

@@ -18,16 +18,6 @@ static int range_room(struct fs *fs, uint64_t len)
 	return len / st.f_frsize > st.f_bavail ? -ENOSPC : 0;
 }
 
-static int range_extend(struct fs_file *fh, struct tess_req *req, uint64_t end)
-{
-	struct meta_attr a;
-	int r = attr_get(fh->fs, inode_ino(fh->in), &a);
-
-	if (r < 0 || a.size >= end)
-		return r;
-	return io_truncate(fh->in->file, req, end, clock_wall_coarse());
-}
-
 int fs_fallocate(struct fs_file *fh, struct tess_req *req, int mode, uint64_t off, uint64_t len)
 {
 	struct tess_range range = {off, len};
@@ -46,19 +36,25 @@ int fs_fallocate(struct fs_file *fh, struct tess_req *req, int mode, uint64_t of
 		return -EINVAL;
 	if (__builtin_add_overflow(off, len, &end) || end > TESS_FILE_MAX)
 		return -EFBIG;
-	r = attr_kill_priv(fh->fs, fh->in, req);
+	r = file_may_change(fh);
+	if (r == 0)
+		r = attr_kill_priv(fh->fs, fh->in, req);
 	if (r == 0 && mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE))
 		r = io_punch(fh->in->file, req, range, clock_wall_coarse());
 	else if (r == 0)
 		r = range_room(fh->fs, len);
 	if (r == 0 && !(mode & FALLOC_FL_KEEP_SIZE))
-		r = range_extend(fh, req, end);
-	return r;
+		r = io_extend(fh->in->file, end, clock_wall_coarse());
+	if (r == 0)
+		r = file_cut(fh->fs, req, fh->in->file);
+	return r < 0 ? r : file_written(fh, req, AT_WRITE);
 }
 
 int fs_lseek(struct fs_file *fh, struct tess_req *req, uint64_t off, int whence, uint64_t *ret)
 {
 	(void)req;
+	if (file_is_blind(fh))
+		return -ENXIO;
 	if (whence != SEEK_DATA && whence != SEEK_HOLE)
 		return -EINVAL;
 	return io_seek(fh->in->file, off, whence == SEEK_DATA, ret);
@@ -83,7 +79,9 @@ int fs_copy(struct fs_file *src, uint64_t src_off, struct fs_file *dst, uint64_t
 	}
 	if (__builtin_add_overflow(dst_off, len, &end) || end > TESS_FILE_MAX)
 		return -EFBIG;
-	r = attr_kill_priv(fs, dst->in, req);
+	r = file_may_change(dst);
+	if (r == 0)
+		r = attr_kill_priv(fs, dst->in, req);
 	if (r == 0)
 		r = io_clone(src->in->file, src_off, dst->in->file, dst_off, len, req, clock_wall_coarse(),
 			     &a);

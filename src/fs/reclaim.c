@@ -17,6 +17,8 @@ LOG_MODULE("reclaim");
 #define RECLAIM_LOOK \
 	(60 * NS_PER_S) /* how often the namespace is asked for orphans nobody told us of */
 #define RECLAIM_RETRY NS_PER_S
+#define RECLAIM_WAIT  (20 * NS_PER_MS) /* for another session that may have it open */
+#define RECLAIM_END   (2 * NS_PER_S)   /* the same, when we want to end */
 #define RECLAIM_LINGER \
 	(5 * NS_PER_MS) /* after the first of them: unlinks come in runs, and share transactions */
 
@@ -28,6 +30,23 @@ void reclaim_push(struct fs *fs, struct fs_inode *in)
 	if (list_empty(&rc->queue))
 		cond_wake_one(&rc->work);
 	list_push_back(&rc->queue, &in->link);
+}
+
+/* Another session may come to hold some of it: from the front again, in a moment. */
+static void reclaim_return(struct reclaim *rc, struct fs_inode **in, unsigned n)
+{
+	scoped_lock(&rc->lock);
+	while (n)
+		list_push_front(&rc->queue, &in[--n]->link);
+}
+
+void reclaim_kick(struct fs *fs)
+{
+	struct reclaim *rc = &fs->reclaim;
+
+	scoped_lock(&rc->lock);
+	rc->look = true;
+	cond_wake_all(&rc->work);
 }
 
 static unsigned reclaim_take(struct reclaim *rc, struct fs_inode **ret)
@@ -51,6 +70,10 @@ static int reclaim_batch(struct fs *fs, struct fs_inode **in, unsigned n)
 		inos[i] = inode_ino(in[i]);
 	while (r == 0 && more)
 		r = meta_reclaim(fs->conf.meta, inos, n, RECLAIM_WORK, clock_wall_coarse(), &more);
+	if (r == -EBUSY) {
+		reclaim_return(&fs->reclaim, in, n);
+		return r;
+	}
 	for (unsigned i = 0; i < n; i++) {
 		if (r == 0)
 			icache_reclaimed(fs, in[i]);
@@ -68,7 +91,7 @@ static int reclaim_queue(struct fs *fs)
 
 	while (r == 0 && (n = reclaim_take(&fs->reclaim, in)))
 		r = reclaim_batch(fs, in, n);
-	if (r < 0)
+	if (r < 0 && r != -EBUSY && !fs_fenced(fs))
 		log_warn("deleting unlinked files: %s", err_text(r));
 	return r;
 }
@@ -95,6 +118,7 @@ static void *reclaim_main(void *arg)
 	struct reclaim *rc = &fs->reclaim;
 	int64_t look = 0, wake;
 	bool stop = false;
+	int r;
 
 	/* Or the first look misses the orphans of a killed daemon, and the next is a minute away. */
 	io_adopted_wait(fs->conf.io);
@@ -103,12 +127,15 @@ static void *reclaim_main(void *arg)
 			reclaim_look(fs);
 			look = clock_now() + RECLAIM_LOOK;
 		}
-		wake = reclaim_queue(fs) < 0 ? clock_now() + RECLAIM_RETRY : look;
+		r = reclaim_queue(fs);
+		wake = r == 0 ? look : clock_now() + (r == -EBUSY ? RECLAIM_WAIT : RECLAIM_RETRY);
 		lock_take(&rc->lock);
 		/* After a failure the queue is not empty, and waiting is the point. */
-		if (!rc->stop && (wake != look || list_empty(&rc->queue)))
+		if (!rc->stop && !rc->look && (r < 0 || list_empty(&rc->queue)))
 			cond_wait_until(&rc->work, &rc->lock, wake);
 		stop = rc->stop;
+		look = rc->look ? 0 : look;
+		rc->look = false;
 		lock_drop(&rc->lock);
 		if (!stop)
 			clock_sleep(RECLAIM_LINGER);
@@ -116,19 +143,46 @@ static void *reclaim_main(void *arg)
 	return NULL;
 }
 
+void reclaim_init(struct fs *fs)
+{
+	struct reclaim *rc = &fs->reclaim;
+
+	lock_init(&rc->lock, LOCK_LEAF, "fs.reclaim");
+	cond_init(&rc->work);
+	list_init(&rc->queue);
+}
+
+void reclaim_done(struct fs *fs)
+{
+	cond_done(&fs->reclaim.work);
+	lock_done(&fs->reclaim.lock);
+}
+
 int reclaim_start(struct fs *fs)
 {
 	struct reclaim *rc = &fs->reclaim;
 	int r;
 
-	lock_init(&rc->lock, LOCK_LEAF, "fs.reclaim");
-	cond_init(&rc->work);
-	list_init(&rc->queue);
-	if (fs->conf.readonly)
-		return 0;
 	r = thread_start(&rc->thread, "reclaim", reclaim_main, fs);
 	rc->running = r == 0;
 	return r;
+}
+
+/* A session that leaves orphans cannot end; dead ones' may have become ours since. */
+static void reclaim_last(struct fs *fs)
+{
+	int64_t until = clock_now() + RECLAIM_END;
+	int r;
+
+	icache_forget_all(fs);
+	reclaim_look(fs);
+	while ((r = reclaim_queue(fs)) == -EBUSY && clock_now() < until)
+		clock_sleep(RECLAIM_WAIT);
+	/* Whoever does not answer has it open, maybe: then they are his. */
+	if (r == -EBUSY)
+		r = meta_orphans_leave(fs->conf.meta);
+	if (r < 0)
+		log_warn("unlinked files are left to the next mount: %s", err_text(r));
 }
 
 void reclaim_stop(struct fs *fs)
@@ -142,11 +196,6 @@ void reclaim_stop(struct fs *fs)
 	if (rc->running) {
 		pthread_join(rc->thread, NULL);
 		rc->running = false;
-		icache_forget_all(fs);
-		/* A session that leaves orphans cannot end; dead ones' may have become ours since. */
-		reclaim_look(fs);
-		reclaim_queue(fs);
+		reclaim_last(fs);
 	}
-	cond_done(&rc->work);
-	lock_done(&rc->lock);
 }

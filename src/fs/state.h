@@ -22,6 +22,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "fs/fs.h"
+#include "fs/lock.h"
 #include <stdatomic.h>
 
 #define ICACHE_SHARDS 64u
@@ -34,6 +35,7 @@ struct fs_inode {
 	unsigned pins;
 	bool closing, forgotten, dying;
 	atomic_bool orphan;   /* no link is left; read without the lock by flush */
+	atomic_bool frozen;   /* laminated */
 	atomic_bool priv;     /* suid, sgid or capabilities that a write must clear */
 	struct io_file *file; /* owned; stays while pinned once set */
 };
@@ -41,6 +43,7 @@ struct fs_inode {
 /* Which published generation the kernel's cached pages belong to. Lossy: a miss costs the pages. */
 struct icache_known {
 	uint64_t ino, generation;
+	int64_t closed; /* when a handle was, under a policy that limits how long pages stay; 0: open */
 };
 struct icache_shard {
 	struct lock lock; /* rank LOCK_FS_TABLE; guards every fs_inode in tab, too */
@@ -53,18 +56,54 @@ struct reclaim {
 	struct lock lock; /* LOCK_LEAF */
 	struct cond work;
 	struct list_node queue; /* fs_inode.link */
-	bool stop, running;
+	bool stop, running, look; /* look: ask the namespace for orphans now */
 	pthread_t thread;
+};
+
+/* ---- watch.c ---- */
+#define WATCH_SESSIONS 256u
+struct watch_change {
+	enum meta_change_kind kind;
+	uint64_t ino;
+	uint16_t len;
+	char name[TESS_NAME_MAX];
+};
+struct watch {
+	struct lock lock; /* LOCK_LEAF: stop, seen, and down to overflow */
+	struct cond wake, told, looks; /* looks: seen has moved */
+	const struct fs_kernel *kernel;
+	void *kernel_arg;
+	struct list_node notes;	/* struct note.link: what the kernel has yet to hear */
+	unsigned nnotes;
+	bool ending, overflow;	/* overflow: it must forget everything */
+	bool stop, running;
+	pthread_t thread, notifier;
+	atomic_int_fast64_t looked;	/* clock_now_coarse() */
+	uint64_t seen;		/* commits that were looked at, and are told or on their way */
+	/* The watch thread's own: */
+	uint64_t tail, joined;	/* commits: told of; of the newest session */
+	unsigned sessions;
+	bool behind, urgent, fenced, adopting;
+	int64_t tail_at, beat_at, dead_at;
+	struct watch_change *changes;	/* owned */
+	unsigned nchanges, cap;
+	bool missed;
 };
 
 struct fs {
 	struct fs_conf conf;
 	struct icache_shard shard[ICACHE_SHARDS];
 	struct reclaim reclaim;
+	struct watch watch;
+	struct locks locks;
+	struct laminate *laminate; /* owned */
 	atomic_uint writers;	/* handles that may write: without any, rename asks nothing */
 	atomic_uint orphans;	/* inodes in ORPHAN, or pinned with the last link gone */
 	atomic_uint closes;	/* io_files let go: what was read of their inodes before may be old */
 	atomic_bool forgets;	/* fs_forget() will come */
+	atomic_bool direct_appends; /* fs_direct_appends() */
+	atomic_bool shared;	/* another session has the file system open */
+	atomic_bool kept;	/* the kernel was given attributes for ever: of what is laminated */
 };
 
 struct fs_file {
@@ -73,8 +112,11 @@ struct fs_file {
 	struct list_node link; /* in->handles */
 	int flags;	       /* as opened */
 	bool writer;
+	atomic_bool blind;	   /* it was another session's to write when last looked at */
 	atomic_bool was_read;	   /* for atime */
+	_Atomic uint64_t fresh; /* of this generation the kernel's pages are once it is done with the open; 0: said */
 	_Atomic uint32_t err_seen; /* errors of the file that this handle has reported */
+	struct tess_policy policy; /* resolved at open */
 	struct fs_open_info info;
 	struct io_stream stream;
 };
@@ -104,16 +146,54 @@ void icache_linked(struct fs *fs, uint64_t ino);   /* an orphan got a name again
 void icache_stale(struct fs *fs,
 		  uint64_t ino); /* an orphan of an earlier session: reclaim unless in use */
 void icache_reclaimed(struct fs *fs, struct fs_inode *in); /* DYING → gone */
+/* What another session's commit asks: does anybody here use it; has it lost its last link there;
+ * do its open handles keep pages by time; look again at what it published. */
+bool icache_in_use(struct fs *fs, uint64_t ino);
+void icache_unlinked(struct fs *fs, uint64_t ino);
+bool icache_timed(struct fs *fs, uint64_t ino);
+void icache_refresh(struct fs *fs, uint64_t ino);
+/* Every inode in use, and every one whose pages the kernel may have; no lock held. */
+void icache_each(struct fs *fs, void (*fn)(void *arg, uint64_t ino), void *arg);
 void icache_forget_all(struct fs *fs);			   /* every unused ORPHAN → DYING */
-/* True when the kernel's pages are of `generation`; from now on they are. */
-bool icache_known(struct fs *fs, uint64_t ino, uint64_t generation);
+/* The kernel's pages are of `generation`, and the last close was no longer than `ttl` ago (0: no matter). */
+bool icache_known_within(struct fs *fs, uint64_t ino, uint64_t generation, int64_t ttl);
+/* It has dropped those that are older. Not before it has: an open that comes then would keep them. */
+void icache_known_set(struct fs *fs, uint64_t ino, uint64_t generation);
+void icache_known_closed(struct fs *fs, uint64_t ino);
 /* This mount itself took the inode from the generation before to this one. */
 void icache_known_bump(struct fs *fs, uint64_t ino, uint64_t generation);
 
+/* ---- file.c ---- */
+/* A request of it has come, so the kernel has finished the open, and dropped what pages it had. */
+void file_opened(struct fs_file *fh);
+bool file_is_blind(struct fs_file *fh); /* looks again, as long as it is */
+int file_may_change(const struct fs_file *fh); /* -EPERM: laminated since it was opened */
+/*
+ * After a truncate or a punch. Alone, it is published with the bytes that follow: a crash in between leaves
+ * the old file. Shared, it is published now: what another session writes after it must outlive it.
+ */
+int file_cut(struct fs *fs, struct tess_req *req, struct io_file *f);
+int file_written(struct fs_file *fh, struct tess_req *req, enum tess_when when);
+
 /* ---- reclaim.c ---- */
+void reclaim_init(struct fs *fs); /* before the watch, which pushes, and done after it */
+void reclaim_done(struct fs *fs);
 int reclaim_start(struct fs *fs);
 void reclaim_stop(struct fs *fs); /* the queue is empty afterwards, unless the namespace fails */
 void reclaim_push(struct fs *fs, struct fs_inode *in); /* under the shard's lock */
+void reclaim_kick(struct fs *fs); /* orphans came from elsewhere */
+
+/* ---- watch.c ---- */
+int watch_start(struct fs *fs);
+/* Queued for the kernel; with too many of them it forgets everything. */
+/*
+ * What is committed by now is told, or queued for the notify thread. For what the namespace itself no
+ * longer shows: names that are gone. -ETIMEDOUT: it cannot be looked at.
+ */
+int watch_catch_up(struct fs *fs);
+void watch_forget_inode(struct fs *fs, uint64_t ino);
+void watch_forget_name(struct fs *fs, uint64_t dir, const char *name, size_t len);
+void watch_stop(struct fs *fs); /* also after a start that failed */
 
 /* ---- attr.c ---- */
 int attr_get(struct fs *fs, uint64_t ino, struct meta_attr *ret);

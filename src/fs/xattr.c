@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fs/state.h"
+#include "fs/laminate.h"
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -23,6 +23,13 @@ static int view_layout(struct fs *fs, const struct meta_attr *a, struct text *ou
 	if (meta_path(fs->conf.meta, a->ino, path, sizeof(path)) < 0)
 		path[0] = '\0';
 	return fs_layout_json(fs->conf.meta, a->ino, path, out);
+}
+
+static int view_mode(struct fs *fs, const struct meta_attr *a, struct text *out)
+{
+	(void)fs;
+	text_add(out, fs_mark_name(a->flags));
+	return 0;
 }
 
 static int view_generation(struct fs *fs, const struct meta_attr *a, struct text *out)
@@ -136,13 +143,21 @@ static int view_rfiles(struct fs *fs, const struct meta_attr *a, struct text *ou
 	return r;
 }
 
+static int view_laminated(struct fs *fs, const struct meta_attr *a, struct text *out)
+{
+	(void)fs;
+	text_add(out, a->flags & META_LAMINATED ? "1" : "0");
+	return 0;
+}
+
 static const struct view {
 	const char *name;
 	int (*get)(struct fs *fs, const struct meta_attr *a, struct text *out);
 } views[] = {
 	{XATTR_VIEW "layout", view_layout},	    {XATTR_VIEW "generation", view_generation},
 	{XATTR_VIEW "durability", view_durability}, {XATTR_VIEW "rbytes", view_rbytes},
-	{XATTR_VIEW "rfiles", view_rfiles},
+	{XATTR_VIEW "rfiles", view_rfiles},	    {XATTR_VIEW "mode", view_mode},
+	{XATTR_VIEW "laminated", view_laminated},
 };
 
 static bool xattr_is_view(const char *name)
@@ -186,12 +201,16 @@ static int view_get(struct fs *fs, uint64_t ino, const char *name, void *ret, si
 static int view_set(struct fs *fs, struct tess_req *req, uint64_t ino, const char *name,
 		    const void *val, size_t n)
 {
-	char spec[256];
+	bool mode = !strcmp(name, XATTR_VIEW "mode");
 	struct fs_inode *in;
+	unsigned mask = META_SET_MARK;
 	struct meta_attr a;
+	char spec[256];
 	int r;
 
-	if (strcmp(name, XATTR_VIEW "layout"))
+	if (!strcmp(name, XATTR_VIEW "laminated"))
+		return laminate_set(fs, req, ino, val, n);
+	if (!mode && strcmp(name, XATTR_VIEW "layout"))
 		return -ENOTSUP;
 	if (n >= sizeof(spec))
 		return -EINVAL;
@@ -204,9 +223,10 @@ static int view_set(struct fs *fs, struct tess_req *req, uint64_t ino, const cha
 	 */
 	if (req->uid && req->uid != a.uid)
 		return -EPERM;
-	r = fs_layout_parse(spec, fs->conf.ntargets, &a.layout, NULL);
+	r = mode ? fs_mark_parse(spec, &a.flags, NULL) :
+		   fs_spec_parse(spec, fs->conf.ntargets, &a, &mask, NULL);
 	if (r == 0)
-		r = meta_setattr(fs->conf.meta, ino, META_SET_LAYOUT, &a, clock_wall_coarse(), &a);
+		r = meta_setattr(fs->conf.meta, ino, mask, &a, clock_wall_coarse(), &a);
 	if (r < 0)
 		return r;
 	icache_known_bump(fs, ino, a.generation);
@@ -226,6 +246,8 @@ int fs_xattr_get(struct fs *fs, struct tess_req *req, uint64_t ino, const char *
 	(void)req;
 	if (xattr_is_view(name))
 		return view_get(fs, ino, name, ret, cap, ret_len);
+	if (laminate_bare(fs, ino))
+		return -ENODATA;
 	return meta_xattr_get(fs->conf.meta, ino, name, ret, cap, ret_len);
 }
 
@@ -288,9 +310,10 @@ int fs_xattr_remove(struct fs *fs, struct tess_req *req, uint64_t ino, const cha
 {
 	int r;
 
-	(void)req;
 	if (fs->conf.readonly)
 		return -EROFS;
+	if (!strcmp(name, XATTR_VIEW "mode"))
+		return view_set(fs, req, ino, name, FS_MARK_NONE, sizeof(FS_MARK_NONE) - 1);
 	if (xattr_is_view(name))
 		return -ENOTSUP;
 	r = meta_xattr_remove(fs->conf.meta, ino, name, clock_wall_coarse());

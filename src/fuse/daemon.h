@@ -11,9 +11,11 @@
 #error "libfuse 3.12 or newer is needed: run make deps"
 #endif
 #include "base/clock.h"
+#include "base/list.h"
 #include "base/req.h"
 #include "fs/fs.h"
 #include "fuse/fuse.h"
+#include "mount/mount.h"
 #include <stdatomic.h>
 
 #define DAEMON_HAS_PARALLEL (FUSE_VERSION >= FUSE_MAKE_VERSION(3, 15))
@@ -32,7 +34,8 @@
 	x(READDIR, "readdir") x(READDIRPLUS, "readdirplus") x(FSYNCDIR, "fsyncdir")             \
 	x(STATFS, "statfs") x(SETXATTR, "setxattr") x(GETXATTR, "getxattr")                     \
 	x(LISTXATTR, "listxattr") x(REMOVEXATTR, "removexattr") x(FALLOCATE, "fallocate")       \
-	x(LSEEK, "lseek") x(COPY, "copy_file_range")
+	x(LSEEK, "lseek") x(COPY, "copy_file_range") x(SETLK, "setlk") x(GETLK, "getlk")        \
+	x(FLOCK, "flock")
 /* clang-format on */
 
 enum daemon_op {
@@ -42,13 +45,17 @@ enum daemon_op {
 	OP_COUNT
 };
 
+struct waiters;
+struct hung;
+
 struct daemon {
+	struct tess *t;
 	struct fs *fs;
 	const struct fuse_serve_conf *conf;
 	struct fuse_session *se;
-	double attr_ttl, entry_ttl, negative_ttl;
 	bool uring;
-	struct pool *waiters;	/* where requests wait when they may not on the thread they came on; or NULL */
+	struct waiters *waiters;	/* where requests wait when they may not on the thread they came on; or NULL */
+	struct hung *hung;	/* of the requests under way; NULL: none begun yet */
 	atomic_uint inflight;	/* requests that another thread will reply to */
 };
 
@@ -59,6 +66,8 @@ struct op {
 	enum daemon_op code;
 	struct daemon *d;
 	bool watched;
+	bool told;	/* the log has told how long it takes */
+	struct list_node link;	/* hung.c's */
 };
 void op_begin(struct op *op, fuse_req_t fuse, enum daemon_op code, uint64_t ino);
 /* The death of the application cancels op->req. For what may wait long; op stays where it is. */
@@ -81,7 +90,7 @@ struct op_args {
 /*
  * Runs fn, which replies: here, or on a thread of d->waiters when there are such and the request `waits`.
  * Over io_uring libfuse has one thread per processor, and one that waits for an fsync would hold up all
- * requests of its processor; on /dev/fuse there are threads enough.
+ * requests of its processor; on /dev/fuse half of the threads may wait for stores that are far.
  */
 void op_run(fuse_req_t fuse, enum daemon_op code, uint64_t ino, const struct op_args *a, bool waits,
 	    void (*fn)(struct op *op, const struct op_args *a));
@@ -98,11 +107,13 @@ void reply_create(struct op *op, int err, const struct meta_attr *a, struct fs_f
 		  struct fuse_file_info *fi);
 void reply_xattr(struct op *op, int err, const void *p, size_t n, bool size_only);
 void reply_statfs(struct op *op, int err, const struct statvfs *st);
+void reply_lock(struct op *op, int err, const struct flock *f);
 void reply_lseek(struct op *op, int err, uint64_t off);
-void reply_fill_entry(const struct daemon *d, const struct meta_attr *a,
+void reply_fill_entry(const struct daemon *d, uint64_t dir, const struct meta_attr *a,
 		      struct fuse_entry_param *ret);
 int reply_stats_start(void);
 void reply_stats_stop(void);
+void reply_count_hung(void);	/* a request that hung.c has told of */
 
 static inline struct fs_file *file_of(const struct fuse_file_info *fi)
 {
@@ -113,9 +124,30 @@ static inline struct fs_file *file_of(const struct fuse_file_info *fi)
 void ops_file_fill(struct fuse_lowlevel_ops *ops);
 void ops_dir_fill(struct fuse_lowlevel_ops *ops);
 void ops_attr_fill(struct fuse_lowlevel_ops *ops);
+void ops_lock_fill(struct fuse_lowlevel_ops *ops);
+
+/* ---- notify.c ---- */
+void notify_begin(struct daemon *d);	/* once the kernel is there */
+void notify_end(struct daemon *d);	/* when the loop has ended: serves on until the last one is told */
+
+/* ---- waiters.c ---- */
+/* `copies`: a request's buffer is its thread's, and must be copied when it goes to another. */
+int waiters_new(struct waiters **ret, unsigned in_place_max, bool copies);
+void waiters_free(struct waiters *w);
+void waiters_run(struct waiters *w, struct op *op, const struct op_args *a,
+		 void (*fn)(struct op *op, const struct op_args *a));
+
+/* ---- hung.c ---- */
+int hung_start(struct daemon *d);	/* before the first request */
+void hung_stop(struct daemon *d);	/* after the last */
+void hung_enter(struct op *op);
+void hung_leave(struct op *op);
+void op_move(struct op *to, struct op *from);	/* before op_watch() */
 
 /* ---- raw.c ---- */
 int raw_hook(struct fuse_session *se);
+/* Was DIRECT_IO_ALLOW_MMAP agreed on? Once INIT has come. */
+bool raw_allows_mmap(const struct fuse_conn_info *conn);
 
 /* ---- mountpoint.c ---- */
 /* Absolute path of a mount point, also of a dead one. Owned by the caller. */

@@ -46,6 +46,9 @@ static void daemonise_ready(void *arg)
 {
 	struct daemonise *dz = arg;
 
+	/* Not before: what was opened may be named from where the command was given. */
+	if (!dz->foreground && chdir("/") < 0)
+		log_debug("chdir: %s", strerror(errno));
 	daemonise_tell(dz, "+");
 	if (dz->foreground)
 		return;
@@ -77,6 +80,8 @@ static int main_serve(const char *dir, const char *mountpoint, const struct tess
 		r = tess_open(&t, dir, TESS_MOUNT, conf, mountpoint, why);
 	if (r < 0)
 		return r;
+	/* Of a private mount this is a directory below, which is what tools must find. */
+	sc.dir = tess_dir(t);
 	r = fuse_serve(t, &sc, why);
 	c = tess_close(t, close_why);
 	if (c < 0)
@@ -94,8 +99,6 @@ static void main_child(const char *dir, const char *mountpoint, const struct tes
 	int r;
 
 	setsid();
-	if (chdir("/") < 0)
-		log_debug("chdir: %s", strerror(errno));
 	r = main_serve(dir, mountpoint, conf, &dz, why);
 	/* Who waits for it prints it. */
 	if (r < 0 && dz.fd >= 0)

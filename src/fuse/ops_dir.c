@@ -124,12 +124,13 @@ static void op_link(fuse_req_t fuse, fuse_ino_t ino, fuse_ino_t dir, const char 
 	reply_entry(&op, r, &a);
 }
 
-/* Nothing is kept per handle: a cookie says all. The kernel may not cache the listing, others
- * change it. */
+/* Nothing is kept per handle: a cookie says all. The kernel may keep a listing that nobody changes. */
 static void op_opendir(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	(void)ino;
+	struct daemon *d = fuse_req_userdata(fuse);
+
 	fi->fh = 0;
+	fi->cache_readdir = fi->keep_cache = fs_dir_frozen(d->fs, ino);
 	fuse_reply_open(fuse, fi);
 }
 
@@ -174,7 +175,7 @@ static int listing_add(void *arg, const struct meta_dirent *e)
 	fe.attr.st_ino = e->ino;
 	fe.attr.st_mode = e->type;
 	if (l->plus && e->attr && e->cookie > 2)
-		reply_fill_entry(l->op->d, e->attr, &fe);
+		reply_fill_entry(l->op->d, l->op->req.ino, e->attr, &fe);
 	n = l->plus ? fuse_add_direntry_plus(l->op->fuse, l->p + l->n, l->cap - l->n, name, &fe,
 					     (off_t)e->cookie)
 		    : fuse_add_direntry(l->op->fuse, l->p + l->n, l->cap - l->n, name, &fe.attr,

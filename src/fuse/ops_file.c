@@ -121,10 +121,15 @@ static void op_write(fuse_req_t fuse, fuse_ino_t ino, const char *buf, size_t si
  */
 static void run_flush(struct op *op, const struct op_args *a)
 {
+	struct fs_file *fh = file_of(&a->fi);
+	int err;
+
 	op_watch(op);
-	if (!fs_is_local(op->d->fs) && op_died_of_signal(op))
+	if (!fs_is_local(op->d->fs) && fs_file_dirty(fh) && op_died_of_signal(op))
 		atomic_store(&op->req.cancelled, true);
-	reply_err(op, fs_flush(file_of(&a->fi), &op->req));
+	err = fs_flush(fh, &op->req);
+	fs_lock_flush(fh, &op->req, a->fi.lock_owner);
+	reply_err(op, err);
 }
 
 static void op_flush(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -136,6 +141,7 @@ static void op_flush(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 
 static void run_release(struct op *op, const struct op_args *a)
 {
+	fs_lock_release(file_of(&a->fi), &op->req);
 	fs_release(file_of(&a->fi), &op->req);
 	reply_err(op, 0);
 }

@@ -2,9 +2,7 @@
 #include "fuse/daemon.h"
 
 #include "base/err.h"
-#include "base/fault.h"
 #include "base/log.h"
-#include "base/pool.h"
 #include "base/scoped.h"
 #include "base/trace.h"
 #include <signal.h>
@@ -17,7 +15,8 @@ static struct trace_hist reply_hists[OP_COUNT] = {
 	DAEMON_OPS(REPLY_HIST)
 #undef REPLY_HIST
 };
-static struct trace_counter reply_counters[] = {{.name = "errors"}, {.name = "io_errors"}};
+static struct trace_counter reply_counters[] = {
+	{.name = "errors"}, {.name = "io_errors"}, {.name = "hung"}};
 static struct trace_group reply_group = {
 	.name = "fuse",
 	.counters = reply_counters,
@@ -37,6 +36,11 @@ void reply_stats_stop(void)
 	trace_unregister(&reply_group);
 }
 
+void reply_count_hung(void)
+{
+	trace_add(&reply_counters[2], 1);
+}
+
 void op_begin(struct op *op, fuse_req_t fuse, enum daemon_op code, uint64_t ino)
 {
 	const struct fuse_ctx *ctx = fuse_req_ctx(fuse);
@@ -51,6 +55,7 @@ void op_begin(struct op *op, fuse_req_t fuse, enum daemon_op code, uint64_t ino)
 	op->code = code;
 	op->d = fuse_req_userdata(fuse);
 	op->watched = false;
+	hung_enter(op);
 }
 
 /*
@@ -137,49 +142,15 @@ void op_watch(struct op *op)
 	fuse_req_interrupt_func(op->fuse, op_interrupt, op);
 }
 
-struct op_deferred {
-	struct pool_job job;
-	struct op op;
-	struct op_args args;
-	void (*fn)(struct op *op, const struct op_args *a);
-};
-
-static void op_run_deferred(struct pool_job *job)
-{
-	struct op_deferred *df = container_of(job, struct op_deferred, job);
-	struct daemon *d = df->op.d;
-
-	df->fn(&df->op, &df->args);
-	free(df);
-	atomic_fetch_sub(&d->inflight, 1);
-}
-
-static bool op_defer(const struct op *op, const struct op_args *a,
-		     void (*fn)(struct op *op, const struct op_args *a))
-{
-	struct op_deferred *df = mem_alloc(sizeof(*df));
-
-	if (!df)
-		return false;
-	df->op = *op;
-	df->args = *a;
-	df->fn = fn;
-	df->job.run = op_run_deferred;
-	atomic_fetch_add(&op->d->inflight, 1);
-	if (pool_try(op->d->waiters, &df->job) == 0)
-		return true;
-	atomic_fetch_sub(&op->d->inflight, 1);
-	free(df);
-	return false;
-}
-
 void op_run(fuse_req_t fuse, enum daemon_op code, uint64_t ino, const struct op_args *a, bool waits,
 	    void (*fn)(struct op *op, const struct op_args *a))
 {
 	struct op op;
 
 	op_begin(&op, fuse, code, ino);
-	if (!waits || !op.d->waiters || !op_defer(&op, a, fn))
+	if (waits && op.d->waiters)
+		waiters_run(op.d->waiters, &op, a, fn);
+	else
 		fn(&op, a);
 }
 
@@ -188,6 +159,7 @@ static void op_end(struct op *op, int err)
 {
 	if (op->watched)
 		fuse_req_interrupt_func(op->fuse, NULL, NULL);
+	hung_leave(op);
 	trace_lat(&reply_hists[op->code], clock_now() - op->req.start);
 	if (err < 0)
 		trace_add(&reply_counters[0], 1);
@@ -207,6 +179,7 @@ void reply_err(struct op *op, int err)
 	op_end(op, err);
 	if (err < 0 && reply_is_trouble(err)) {
 		trace_add(&reply_counters[1], 1);
+		tess_note_error(op->d->t, op->req.ino, op->req.op, err);
 		log_at(LOG_WARN, op->req.id, "%s of inode %llu by pid %d: %s (%s)", op->req.op,
 		       (unsigned long long)op->req.ino, (int)op->req.pid, err_text(err),
 		       err_name(err));
@@ -215,30 +188,34 @@ void reply_err(struct op *op, int err)
 	fuse_reply_err(op->fuse, -err_fold(err));
 }
 
-void reply_fill_entry(const struct daemon *d, const struct meta_attr *a,
+void reply_fill_entry(const struct daemon *d, uint64_t dir, const struct meta_attr *a,
 		      struct fuse_entry_param *ret)
 {
+	struct fs_ttl ttl = fs_ttl(d->fs, dir, a);
+
 	memset(ret, 0, sizeof(*ret));
 	ret->ino = a->ino;
 	fs_attr_stat(a, &ret->attr);
-	ret->attr_timeout = fs_attr_cacheable(a) ? d->attr_ttl : 0;
-	ret->entry_timeout = d->entry_ttl;
+	ret->attr_timeout = ttl.attr;
+	ret->entry_timeout = ttl.entry;
 }
 
 void reply_entry(struct op *op, int err, const struct meta_attr *a)
 {
+	uint64_t dir = op->code == OP_LINK ? 0 : op->req.ino;
+	struct fs_ttl none = fs_ttl(op->d->fs, dir, NULL);
 	struct fuse_entry_param e;
 
 	/* Cached by the kernel, so that the next search for what is not there stays in the kernel.
 	 */
-	if (err == -ENOENT && op->code == OP_LOOKUP && op->d->negative_ttl > 0) {
+	if (err == -ENOENT && op->code == OP_LOOKUP && none.entry > 0) {
 		memset(&e, 0, sizeof(e));
-		e.entry_timeout = op->d->negative_ttl;
+		e.entry_timeout = none.entry;
 	} else if (err < 0) {
 		reply_err(op, err);
 		return;
 	} else {
-		reply_fill_entry(op->d, a, &e);
+		reply_fill_entry(op->d, dir, a, &e);
 	}
 	op_end(op, 0);
 	fuse_reply_entry(op->fuse, &e);
@@ -254,7 +231,7 @@ void reply_attr(struct op *op, int err, const struct meta_attr *a)
 	}
 	fs_attr_stat(a, &st);
 	op_end(op, 0);
-	fuse_reply_attr(op->fuse, &st, fs_attr_cacheable(a) ? op->d->attr_ttl : 0);
+	fuse_reply_attr(op->fuse, &st, fs_ttl(op->d->fs, 0, a).attr);
 }
 
 void reply_buf(struct op *op, int err, const void *p, size_t n)
@@ -326,7 +303,7 @@ void reply_create(struct op *op, int err, const struct meta_attr *a, struct fs_f
 		reply_err(op, err);
 		return;
 	}
-	reply_fill_entry(op->d, a, &e);
+	reply_fill_entry(op->d, op->req.ino, a, &e);
 	reply_fill_open(fh, fi);
 	op_end(op, 0);
 	if (fuse_reply_create(op->fuse, &e, fi) == -ENOENT)
@@ -364,4 +341,14 @@ void reply_lseek(struct op *op, int err, uint64_t off)
 	}
 	op_end(op, 0);
 	fuse_reply_lseek(op->fuse, (off_t)off);
+}
+
+void reply_lock(struct op *op, int err, const struct flock *f)
+{
+	if (err < 0) {
+		reply_err(op, err);
+		return;
+	}
+	op_end(op, 0);
+	fuse_reply_lock(op->fuse, f);
 }

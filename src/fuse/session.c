@@ -4,7 +4,6 @@
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "base/pool.h"
 #include "base/scoped.h"
 #include <string.h>
 
@@ -79,15 +78,16 @@ static void session_init_caps(struct fuse_conn_info *conn)
 		 * changes would drop what we have just written ourselves.
 		 */
 		{FUSE_CAP_AUTO_INVAL_DATA, false},
-		{FUSE_CAP_EXPLICIT_INVAL_DATA, true},
-		{FUSE_CAP_WRITEBACK_CACHE, false},
+		/*
+		 * Not explicit alone: when another session made the file longer, the page with the old
+		 * end has zeros behind it, and must go.
+		 */
+		{FUSE_CAP_EXPLICIT_INVAL_DATA, false},
 		/* Moving pages through a pipe costs more than the one copy it saves. */
 		{FUSE_CAP_SPLICE_READ, false},
 		{FUSE_CAP_SPLICE_WRITE, false},
 		{FUSE_CAP_SPLICE_MOVE, false},
 		{FUSE_CAP_EXPORT_SUPPORT, false}, /* no handle survives our restart */
-		{FUSE_CAP_POSIX_LOCKS, false},	  /* the kernel keeps locks of one mount itself */
-		{FUSE_CAP_FLOCK_LOCKS, false},
 	};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(rows); i++)
@@ -100,6 +100,17 @@ static void session_init(void *userdata, struct fuse_conn_info *conn)
 	const struct tess_conf *conf = d->conf->conf;
 
 	session_init_caps(conn);
+	/*
+	 * Of the whole connection; what may not be collected is opened for direct I/O. The fault point
+	 * lets a test see what it does to a file of two mounts.
+	 */
+	session_want(conn, FUSE_CAP_WRITEBACK_CACHE,
+		     fs_policy(d->fs)->kernel_writeback || fault_point("fuse.writeback"));
+#ifdef FUSE_CAP_DIRECT_IO_ALLOW_MMAP
+	session_want(conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP, !fault_point("fuse.mmap"));
+#endif
+	session_want(conn, FUSE_CAP_POSIX_LOCKS, !fs_lock_by_kernel(d->fs));
+	session_want(conn, FUSE_CAP_FLOCK_LOCKS, !fs_lock_by_kernel(d->fs));
 	conn->max_write = conf && conf->max_write
 				  ? (unsigned)MIN(conf->max_write, SESSION_MAX_WRITE)
 				  : SESSION_MAX_WRITE;
@@ -107,6 +118,8 @@ static void session_init(void *userdata, struct fuse_conn_info *conn)
 	conn->max_background = SESSION_BACKGROUND;
 	conn->congestion_threshold = SESSION_BACKGROUND * 3 / 4;
 	conn->time_gran = 1;
+	if (raw_allows_mmap(conn))
+		fs_direct_appends(d->fs);
 	if (d->conf->ready)
 		d->conf->ready(d->conf->arg);
 	/* Not before: a daemon's goes to syslog, and mount(8) says nothing when all is well. */
@@ -122,6 +135,7 @@ static const struct fuse_lowlevel_ops *session_ops(void)
 	ops_file_fill(&ops);
 	ops_dir_fill(&ops);
 	ops_attr_fill(&ops);
+	ops_lock_fill(&ops);
 	return &ops;
 }
 
@@ -292,29 +306,33 @@ const char *fuse_build_info(void)
 
 int fuse_serve(struct tess *t, const struct fuse_serve_conf *conf, char *why)
 {
-	struct daemon d = {.fs = tess_fs(t), .conf = conf};
-	const struct tess_policy *policy = fs_policy(d.fs);
+	struct daemon d = {.t = t, .fs = tess_fs(t), .conf = conf};
 	int r;
 
-	d.attr_ttl = policy->attr_ttl;
-	d.entry_ttl = policy->entry_ttl;
-	d.negative_ttl = policy->negative_ttl;
 	r = session_new(&d, why);
 	if (r < 0)
 		return r;
 	if (d.uring)
-		r = pool_new(&d.waiters, "fuse-wait", session_threads(&d), SESSION_BACKGROUND);
+		r = waiters_new(&d.waiters, 0, false);
+	else if (!fs_is_local(d.fs))
+		r = waiters_new(&d.waiters, session_threads(&d) / 2, true);
+	if (r == 0)
+		r = hung_start(&d);
 	if (r == 0)
 		r = session_mount(&d, why);
 	if (r == 0) {
 		fs_forget_begin(d.fs);
 		reply_stats_start();
+		notify_begin(&d);
 		r = session_loop(&d, why);
+		notify_end(&d);
 		fuse_session_unmount(d.se);
+		fs_lock_stop(d.fs);
 		session_drain(&d);
 		reply_stats_stop();
 	}
-	pool_free(d.waiters);
+	waiters_free(d.waiters);
+	hung_stop(&d);
 	fuse_session_destroy(d.se);
 	return r;
 }

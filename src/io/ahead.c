@@ -24,9 +24,7 @@ static bool fits(struct io_stream *s, uint64_t off)
 {
 	uint64_t gap = off - s->next;
 
-	if (overtaken(s, off))
-		return true;
-	if (gap == s->stride) {
+	if (gap == s->stride || overtaken(s, off)) {
 		s->run++;
 		return true;
 	}
@@ -45,8 +43,8 @@ static uint64_t window(const struct io_stream *s, uint64_t len, uint64_t limit)
 	return MIN(w, limit);
 }
 
-bool ahead_note(struct io_stream *s, uint64_t off, uint64_t len, uint64_t limit,
-		struct tess_range *ret)
+static bool stream_note(struct io_stream *s, uint64_t off, uint64_t len, uint64_t limit,
+			struct tess_range *ret)
 {
 	uint64_t end = off + len, from, to;
 	bool first = off == 0 && s->next == 0;
@@ -73,6 +71,23 @@ bool ahead_note(struct io_stream *s, uint64_t off, uint64_t len, uint64_t limit,
 	*ret = (struct tess_range){ from, to - from };
 	s->ahead = to;
 	return true;
+}
+
+/*
+ * Of a handle, and of all handles of a file together: processes that share the kernel's page cache take
+ * turns in asking for what none of them has read yet, so that each alone leaves gaps of any size.
+ */
+bool ahead_note(struct io_stream *one, struct io_stream *all, struct tess_range r, uint64_t limit,
+		struct tess_range *ret)
+{
+	struct tess_range shared;
+	bool in_all = stream_note(all, r.off, r.len, limit, &shared);
+
+	if (stream_note(one, r.off, r.len, limit, ret))
+		return true;
+	if (in_all)
+		*ret = shared;
+	return in_all;
 }
 
 struct ahead {
@@ -102,7 +117,7 @@ static void ahead_job(struct pool_job *j)
 	struct io *io = a->f->io;
 	struct meta_map *map = mem_alloc(sizeof(*map));
 
-	if (map && meta_map(io->meta, a->f->ino, a->r, map) == 0)
+	if (map && io_view(a->f, a->r, false, map) == 0)
 		for (unsigned i = 0; i < map->npieces; i++)
 			if (map->pieces[i].ext.seg != 0)
 				load_piece(io, &map->pieces[i].ext,

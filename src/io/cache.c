@@ -15,7 +15,9 @@
 #define SHARDS 16u
 #define MISSED 256u	/* chunks whose misses are remembered */
 #define SPENT  (UINT64_C(32) << 20)	/* the cache's size from which on spent chunks go at once */
-#define FEW    3u	/* misses of one, from which on loading all of it costs less */
+#define FEW    3u	/* misses of packed files, from which on loading all of a chunk costs less */
+#define DENSE  8u	/* of a chunk, one part in so many: fetched bit by bit, the rest will be asked for too */
+#define LATELY 34u	/* log2 ns: 17 s. Misses older than one to two of that are forgotten */
 
 struct chunk {
 	struct htab_node node;		/* key: hash of segment id and index */
@@ -43,7 +45,7 @@ struct cache {
 	struct cond  idle;
 	unsigned     loading;
 	atomic_uint  hand;		/* the shard that is reclaimed from next */
-	atomic_uint_fast64_t missed[MISSED];	/* keys of chunks that small reads missed lately, with a count */
+	atomic_uint_fast64_t missed[MISSED];	/* of chunks that small reads missed lately: see below */
 	atomic_uint_fast64_t bytes;
 };
 
@@ -124,18 +126,56 @@ enum cache_got cache_get(struct io *io, tess_segid seg, uint32_t chunk, struct b
 }
 
 /*
- * Whether small reads keep coming back to a chunk: files that were written together are often read
- * together, and each of them alone is no sequence. Lossy, and races lose counts: it is a guess.
+ * Small reads that keep coming back to a chunk, in a slot of 64 bits: 40 of its key, 8 of the time, 4 of how
+ * often, 12 of how many blocks. Lossy, and races lose counts: it is a guess.
  */
-bool cache_often_missed(struct io *io, tess_segid seg, uint32_t chunk)
-{
-	uint64_t key = chunk_key(seg, chunk) & ~(uint64_t)15;
-	atomic_uint_fast64_t *slot = &io->cache->missed[key >> 4 & (MISSED - 1)];
-	uint64_t was = atomic_load_explicit(slot, memory_order_relaxed);
-	uint64_t n = (was & ~(uint64_t)15) == key ? (was & 15) + 1 : 1;
+#define MISS_OFTEN UINT64_C(15)
+#define MISS_BLOCKS UINT64_C(4095)
 
-	atomic_store_explicit(slot, key | MIN(n, (uint64_t)15), memory_order_relaxed);
-	return n >= FEW;
+static uint64_t miss_count(uint64_t slot)
+{
+	return slot & MISS_OFTEN;
+}
+
+static uint64_t miss_blocks(uint64_t slot)
+{
+	return slot >> 4 & MISS_BLOCKS;
+}
+
+/* The slot as it was, 0 when it is another's or old; and with this miss in it. */
+static uint64_t miss_note(struct cache *c, uint64_t key, uint64_t blocks)
+{
+	atomic_uint_fast64_t *slot = &c->missed[key >> 24 & (MISSED - 1)];
+	uint64_t was = atomic_load_explicit(slot, memory_order_relaxed);
+	uint64_t now = (uint64_t)clock_now() >> LATELY & 255, then = was >> 16 & 255;
+
+	if (was >> 24 != key >> 24 || (now != then && now != ((then + 1) & 255)))
+		was = 0;
+	else
+		now = then;	/* the first miss starts the clock */
+	blocks = MIN(miss_blocks(was) + blocks, MISS_BLOCKS);
+	atomic_store_explicit(slot, key >> 24 << 24 | now << 16 | blocks << 4 |
+			      MIN(miss_count(was) + 1, MISS_OFTEN), memory_order_relaxed);
+	return was;
+}
+
+/*
+ * Files that were written together are often read together, and each of them alone is no sequence. And
+ * reads all over a file, or in an order that only the program knows, pay a round trip each where a
+ * chunk costs a few: when an eighth of one has gone that way it is fetched whole, so that no pattern
+ * makes it more than nine times what was asked for, and reads of a large file that stay apart move
+ * nothing else. A local store has no round trips to save.
+ */
+bool cache_often_missed(struct io *io, const struct meta_segment *seg, uint32_t chunk, uint64_t len)
+{
+	uint64_t was = miss_note(io->cache, chunk_key(seg->id, chunk),
+				 round_up(len, TESS_BLOCK) / TESS_BLOCK);
+	uint64_t all = MIN(io->chunk, seg->len - chunk * io->chunk);
+
+	if (seg->owner == TESS_PACKED_INO)
+		return miss_count(was) + 1 >= FEW;
+	return !io->local && miss_count(was) >= FEW + 1 &&
+	       miss_blocks(was) * TESS_BLOCK * DENSE >= all;
 }
 
 static void load_over(struct cache *c)

@@ -46,7 +46,7 @@ void io_files_each(struct io *io, void (*fn)(struct io_file *, void *), void *ar
 	}
 }
 
-static void layout_resolve(struct io_layout *lay, const struct meta_layout *l)
+static void layout_resolve(const struct io *io, struct io_layout *lay, const struct meta_layout *l)
 {
 	lay->layout = *l;
 	lay->mapper = map_by_id(l->mapper);
@@ -59,6 +59,8 @@ static void layout_resolve(struct io_layout *lay, const struct meta_layout *l)
 		lay->err = lay->err < 0 ? lay->err : -TESS_E_RECORD;
 		lay->layout.segment_size = (uint32_t)TESS_SEGMENT_DEFAULT;
 	}
+	/* A directory's layout may ask for more than the targets take, or take by now. */
+	lay->layout.segment_size = MIN(lay->layout.segment_size, io->segment_max);
 }
 
 static void cut_init(struct io_cut *c)
@@ -77,11 +79,11 @@ int io_file_open(struct io *io, const struct meta_attr *attr, struct io_file **r
 	lock_init(&f->lock, LOCK_IO_FILE, "io.file");
 	cond_init(&f->cond);
 	dirty_init(&f->dirty, io->budget);
-	f->size = attr->size;
+	f->size = f->base_size = attr->size;
 	f->generation = attr->generation;
 	cut_init(&f->pend);
 	cut_init(&f->pub);
-	layout_resolve(&f->lay, &attr->layout);
+	layout_resolve(io, &f->lay, &attr->layout);
 	f->flush_at = f->lay.layout.segment_size;
 	f->set_size = IO_NO_SIZE;
 	list_init(&f->inflight);
@@ -111,6 +113,9 @@ static void file_free(struct io_file *f)
 			io_dead_add(f->io, &s->seg);
 		io_seg_free(f, s);
 	}
+	io_view_drop_locked(f);
+	if (f->interval)
+		atomic_fetch_sub(&f->io->intervals, 1);
 	dirty_done(&f->dirty);
 	range_set_done(&f->pend.punched);
 	range_set_done(&f->pub.punched);
@@ -133,9 +138,11 @@ void io_file_close(struct io_file *f, bool discard)
 			break;
 	}
 	/* After this nobody hears of it but the log. */
-	if (e < 0 && err_fold(e) != -ESTALE)
+	if (e < 0 && err_fold(e) != -ESTALE) {
 		log_err("inode %llu: unpublished bytes are lost: %s", (unsigned long long)f->ino,
 			err_text(e));
+		io_error_note(io, f->ino, "lost at the last close", e);
+	}
 	lock_take(&io->lock);
 	list_remove(&f->link);
 	io->nfiles--;
@@ -149,6 +156,18 @@ void io_file_close(struct io_file *f, bool discard)
 
 /* ---- size and holes ---- */
 
+void io_file_touch_locked(struct io_file *f, int64_t now)
+{
+	f->mtime = now;
+	f->touches++;
+}
+
+static void io_file_set_size_locked(struct io_file *f, uint64_t size)
+{
+	f->size = f->set_size = size;
+	f->sets++;
+}
+
 int io_truncate(struct io_file *f, struct tess_req *req, uint64_t size, int64_t now)
 {
 	int e;
@@ -161,12 +180,31 @@ int io_truncate(struct io_file *f, struct tess_req *req, uint64_t size, int64_t 
 		e = dirty_clip(&f->dirty, (struct tess_range){ size, UINT64_MAX - size });
 		if (e < 0)
 			return e;
-		f->pend.trunc_to = MIN(f->pend.trunc_to, size);
 		f->cuts++;
 	}
-	f->size = f->set_size = size;
-	f->mtime = now;
+	/* Also when it grows: what another session published meanwhile may reach further. */
+	f->pend.trunc_to = MIN(f->pend.trunc_to, size);
+	io_file_set_size_locked(f, size);
+	io_file_touch_locked(f, now);
 	return 0;
+}
+
+int io_extend(struct io_file *f, uint64_t size, int64_t now)
+{
+	if (size > (uint64_t)TESS_FILE_MAX)
+		return -EFBIG;
+	scoped_lock(&f->lock);
+	if (size <= f->size)
+		return 0;
+	io_file_set_size_locked(f, size);
+	io_file_touch_locked(f, now);
+	return 0;
+}
+
+void io_appends(struct io_file *f)
+{
+	scoped_lock(&f->lock);
+	f->appended = true;
 }
 
 int io_punch(struct io_file *f, struct tess_req *req, struct tess_range r, int64_t now)
@@ -187,9 +225,9 @@ int io_punch(struct io_file *f, struct tess_req *req, struct tess_range r, int64
 	if (e < 0)
 		return e;
 	if (end >= f->size)
-		f->set_size = f->size;	/* the bytes that made it so may be gone */
+		io_file_set_size_locked(f, f->size);	/* the bytes that made it so may be gone */
 	f->cuts++;
-	f->mtime = now;
+	io_file_touch_locked(f, now);
 	return 0;
 }
 
@@ -231,14 +269,9 @@ void io_file_stat(struct io_file *f, struct meta_attr *a)
 	uint64_t cut;
 
 	scoped_lock(&f->lock);
-	if (!io_file_dirty_locked(f)) {
-		/* Another session may have published since. */
-		if (a->generation > f->generation) {
-			f->size = a->size;
-			f->generation = a->generation;
-		}
+	io_file_base_locked(f, a->size, a->generation);
+	if (!io_file_dirty_locked(f))
 		return;
-	}
 	cut = io_cut_end_locked(f);
 	if (a->size > cut) {
 		a->bytes = cut == 0 ? 0 : MIN(a->bytes, round_up(cut, TESS_BLOCK));
@@ -254,6 +287,9 @@ void io_file_times_set(struct io_file *f, bool mtime, bool ctime)
 {
 	scoped_lock(&f->lock);
 	(void)ctime;	/* pending times say mtime == ctime; a publish without them keeps both */
+	/* One that is under way says when the bytes were written, after the caller has said otherwise. */
+	while (mtime && f->publishing)
+		cond_wait(&f->cond, &f->lock);
 	if (mtime)
 		f->mtime = 0;
 }
@@ -261,7 +297,7 @@ void io_file_times_set(struct io_file *f, bool mtime, bool ctime)
 void io_file_layout_set(struct io_file *f, const struct meta_layout *l)
 {
 	scoped_lock(&f->lock);
-	layout_resolve(&f->lay, l);
+	layout_resolve(f->io, &f->lay, l);
 	f->flush_at = f->dirty.bytes[DIRTY_MEM] + f->lay.layout.segment_size;
 }
 

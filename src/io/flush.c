@@ -63,11 +63,13 @@ void io_file_failed_locked(struct io_file *f, int err)
 {
 	f->err = err;
 	f->err_seq++;
-	f->fails++;
+	/* Nothing makes up for having been fenced. */
+	f->fails = err == -TESS_E_FENCED ? IO_RETRY_LIMIT + 1 : f->fails + 1;
 	f->retry_at = clock_now() + NS_PER_S / 20 +
 		      clock_backoff(MIN(f->fails, 8u), NS_PER_S / 20, 10 * NS_PER_S);
 	atomic_store(&f->io->failing, true);
 	io_count(f->io, IO_FLUSH_ERRORS, 1);
+	io_error_note(f->io, f->ino, "store", err);
 }
 
 /* The file's note of where its unpublished bytes are; several appends to one open segment share it. */
@@ -115,7 +117,9 @@ static void flush_settle(struct io_flush *w, int err)
 	else
 		f->fails = 0;
 	list_remove(&w->link);
-	if (err == 0 && f->dirty.nodes[DIRTY_STORED] > IO_NODES_MAX) {
+	if (err == 0 && w->stage)
+		f->staged += w->len;
+	if (err == 0 && (f->dirty.nodes[DIRTY_STORED] > IO_NODES_MAX || stage_is_much(f->io, f->staged))) {
 		f->want_publish = true;
 		io_flush_schedule_locked(f, false);
 	}
@@ -129,7 +133,11 @@ static void flush_again_job(struct pool_job *j)
 {
 	struct io_flush *w = container_of(j, struct io_flush, job);
 
-	io_make_room(w->put.io);
+	/* One more try for where it went instead. */
+	if (io_spill(w->put.io, &w->put.seg))
+		w->again = false;
+	else
+		io_make_room(w->put.io);
 	io_put_done(&w->put);
 	io_put_start(&w->put);
 }
@@ -304,9 +312,11 @@ static int flush_place(struct io_flush *w, struct tess_req *req, const struct io
 		       uint64_t len)
 {
 	struct io *io = w->f->io;
+	bool stripe = len >= io_direct_min(io, lay->layout.segment_size);
 	int e;
 
-	if (len >= io_direct_min(io, lay->layout.segment_size)) {
+	/* More unpublished bytes than staging holds would wait for room that only their publish makes. */
+	if (stripe && (io->drain == IO_DRAIN_EAGER || !stage_has_room(io, lay->layout.segment_size))) {
 		w->put.seg.id = meta_segment_new(io->meta);
 		return io_geometry(io, &lay->cls, lay->layout.segment_size, w->f->ino,
 				   &w->put.seg);

@@ -16,7 +16,6 @@
 LOG_MODULE("io")
 
 #define BATCH    64u	/* entries of the list at a time */
-#define SESSIONS 256u
 
 /* ---- reads in flight, for garbage collection ---- */
 
@@ -132,7 +131,8 @@ static int del_object(struct del *d, uint16_t target, const char *name)
 	return 0;
 }
 
-static int del_segment(struct del *d, const struct meta_segment *s)
+/* Its objects, but for those that `keep` (or NULL) names. */
+static int del_segment(struct del *d, const struct meta_segment *s, const struct meta_segment *keep)
 {
 	char name[PLACE_NAME_LEN + 1];
 	struct oclass_geo g;
@@ -141,7 +141,7 @@ static int del_segment(struct del *d, const struct meta_segment *s)
 	if (e == 0)
 		e = io_geo(s, &g);
 	for (unsigned i = 0; e == 0 && i < s->width; i++) {
-		if (oclass_shard_len(&g, i) == 0)
+		if (oclass_shard_len(&g, i) == 0 || (keep && meta_segment_at(keep, i, s->target[i])))
 			continue;
 		place_name(s->id, i, name);
 		e = del_object(d, s->target[i], name);
@@ -163,48 +163,87 @@ static int del_wait(struct del *d)
 
 /* ---- the garbage list ---- */
 
-/* Another live session may be about to publish into what it wrote: its garbage is its own to collect. */
-static bool others(struct io *io, const struct meta_garbage *g, const struct meta_session *s, unsigned n)
+/* By itself, not from a list of some: a live one that is not in it would be taken for over. */
+bool io_session_lives(struct io *io, uint32_t id)
 {
-	uint32_t id = (uint32_t)(g->seg.id >> 32);
-
-	for (unsigned i = 0; i < n; i++)
-		if (s[i].id == id)
-			return id != meta_session_id(io->meta) && !meta_session_dead(&s[i]);
-	return false;
-}
-
-/* Whether bytes of `s` are wanted again: by a file here that has not published, or by a record. */
-static bool wanted(struct io *io, const struct meta_garbage *g, bool *ret_forget)
-{
-	struct meta_segment now;
+	struct meta_session s;
 	int e;
 
-	*ret_forget = false;
+	if (id == meta_session_id(io->meta))
+		return true;
+	e = meta_session_get(io->meta, id, &s);
+	return e == 0 ? !meta_session_dead(&s) : e != -ENOENT;
+}
+
+/*
+ * Another live session may be about to publish into what it wrote: its garbage is its own to collect. So
+ * is what a move made or left: of a dead session it is claimed first, since a move back may begin when
+ * one is done, and two would not know of each other.
+ */
+static bool others(struct io *io, const struct meta_garbage *g)
+{
+	uint32_t self = meta_session_id(io->meta);
+	uint32_t id = g->session ? g->session : (uint32_t)(g->seg.id >> 32);
+
+	if (id != self && io_session_lives(io, id))
+		return true;
+	if (g->session && id != self)
+		(void)meta_move_claim(io->meta, g->serial, id);	/* for the next pass */
+	return g->session && (id != self || g->kind == META_GARBAGE_COPYING);
+}
+
+/* What the end cut off of a copy: the next mount's, or an unmount would wait for the tier that is slow. */
+static bool left_over(struct io *io, const struct meta_garbage *g)
+{
+	struct meta_segment to;
+
+	return g->session && move_stopped(io) && io_rest_place(io, &g->seg, &to) == 0;
+}
+
+enum wanted { WANTED_NOT, WANTED_SOME, WANTED_ALL, WANTED_BUSY };
+
+/*
+ * Whether bytes of `g` are wanted again: by a file here that has not published, or by a record: by the
+ * shards that it names, SOME, with *ret_now the record.
+ */
+static enum wanted wanted(struct io *io, const struct meta_garbage *g, struct meta_segment *ret_now)
+{
+	int e;
+
 	if (stage_busy(io, g->seg.id))
-		return true;
-	e = meta_segment_get(io->meta, g->seg.id, &now);
+		return WANTED_BUSY;
+	e = meta_segment_get(io->meta, g->seg.id, ret_now);
 	if (e == -ENOENT)
-		return false;
+		return WANTED_NOT;
 	if (e < 0)
-		return true;
-	if (g->kind == META_GARBAGE_STAGED && now.state != META_STAGED)
-		return false;	/* sealed: the file is garbage, the segment is not */
-	*ret_forget = true;	/* it came back, and its next death makes an entry of its own */
-	return true;
+		return WANTED_BUSY;
+	if (g->kind == META_GARBAGE_STAGED && ret_now->state != META_STAGED)
+		return WANTED_NOT;	/* sealed: the file is garbage, the segment is not */
+	if (g->kind == META_GARBAGE_STAGED || ret_now->state == META_STAGED)
+		return WANTED_ALL;	/* it came back, and its next death makes an entry of its own */
+	return WANTED_SOME;
 }
 
 static int collect_one(struct io *io, struct del *d, const struct meta_garbage *g)
 {
-	if (g->kind == META_GARBAGE_STAGED)
-		return stage_unlink(io, g->seg.id);
-	return del_segment(d, &g->seg);
+	struct meta_segment now;
+
+	switch (wanted(io, g, &now)) {
+	case WANTED_ALL:
+		return 0;
+	case WANTED_BUSY:
+		return -EBUSY;
+	case WANTED_SOME:
+		return del_segment(d, &g->seg, &now);
+	default:
+		return g->kind == META_GARBAGE_STAGED ? stage_unlink(io, g->seg.id) :
+							del_segment(d, &g->seg, NULL);
+	}
 }
 
 struct batch {
 	struct meta_garbage  g[BATCH];
-	struct meta_session  sessions[SESSIONS];
-	unsigned             n, nsessions, ndone;
+	unsigned             n, ndone;
 	uint64_t             done[BATCH];	/* serials that may leave the list */
 };
 
@@ -219,14 +258,10 @@ static int collect_batch(struct io *io, struct batch *b)
 	b->ndone = 0;
 	for (unsigned i = 0; e == 0 && i < b->n; i++) {
 		const struct meta_garbage *g = &b->g[i];
-		bool forget;
 
-		if (g->died >= durable || others(io, g, b->sessions, b->nsessions))
+		if (g->died >= durable || others(io, g) || left_over(io, g))
 			continue;
-		if (!wanted(io, g, &forget))
-			e = collect_one(io, &d, g);
-		else if (!forget)
-			continue;
+		e = collect_one(io, &d, g);
 		if (e == -EBUSY) {
 			e = 0;	/* somebody began to use it */
 			continue;
@@ -248,8 +283,6 @@ static int collect_list(struct io *io, struct batch *b)
 	do {
 		int e = meta_garbage_list(io->meta, after, b->g, BATCH, &b->n), failed;
 
-		if (e == 0 && b->n > 0)
-			e = meta_sessions(io->meta, b->sessions, SESSIONS, &b->nsessions);
 		if (e < 0 || b->n == 0)
 			return e;
 		after = b->g[b->n - 1].serial;
@@ -277,7 +310,7 @@ static void collect_dead(struct io *io)
 	while ((n = list_pop_front(&mine))) {
 		struct io_dead *x = list_entry(n, struct io_dead, link);
 
-		(void)del_segment(&d, &x->seg);	/* else an orphan for io_gc() */
+		(void)del_segment(&d, &x->seg, NULL);	/* else an orphan for io_gc() */
 		free(x);
 	}
 	(void)del_wait(&d);

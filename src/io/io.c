@@ -14,7 +14,7 @@
 #define QUEUE        65536u
 #define ZEROS        (UINT64_C(256) << 10)
 #define DRAIN_TRIES  5u
-#define SEALERS      8u	/* each waits for its PUT: how many fsyncs' seals are in flight on a remote store */
+#define SEALERS      4u
 #define TRIM_AFTER   (10 * NS_PER_S)
 
 static const char *const counter_names[IO_NCOUNTERS] = {
@@ -29,6 +29,10 @@ static const char *const counter_names[IO_NCOUNTERS] = {
 	[IO_STAGE_SYNCS] = "stage.syncs", [IO_BARRIERS] = "barriers",
 	[IO_FLUSH_ERRORS] = "flush.errors", [IO_RETRIES] = "read.retries",
 	[IO_GC_DELETED] = "gc.deleted", [IO_CHECKSUM_ERRORS] = "checksum.errors",
+	[IO_VIEW_HIT] = "view.hit", [IO_VIEW_MISS] = "view.miss",
+	[IO_RESCUED] = "fence.failed.bytes", [IO_MOVE_SEGS] = "move.segments",
+	[IO_MOVE_BYTES] = "move.bytes", [IO_MOVE_FAILED] = "move.failed",
+	[IO_MOVE_WAITING] = "move.waiting",
 };
 static const char *const hist_names[IO_NHISTS] = {
 	[IO_H_SYNC] = "sync", [IO_H_PUT] = "put", [IO_H_PUBLISH] = "publish",
@@ -56,6 +60,8 @@ static void trim_idle(struct io *io, uint64_t *seen, int64_t *due)
 {
 	uint64_t now = atomic_load(&io->counters[IO_WRITES].n) + atomic_load(&io->counters[IO_READS].n);
 
+	if (now != *seen)
+		io->busy = clock_now();
 	if (now == *seen && clock_now() >= *due)
 		pages_trim();
 	if (now == *seen && clock_now() < *due)
@@ -87,6 +93,14 @@ static void hurry_given_up(struct io *io)
 	cache_hurry(io);
 }
 
+static void tick_mover(struct io *io)
+{
+	uint64_t segments;
+
+	if (io->mover)
+		move_tick(io, io->busy + io->idle_seal <= clock_now(), stage_pending(io, &segments) > 0);
+}
+
 static void *minder_main(void *arg)
 {
 	struct io *io = arg;
@@ -96,7 +110,7 @@ static void *minder_main(void *arg)
 	int64_t due = 0;
 
 	while (!stop) {
-		int64_t until = clock_now() + tick;
+		int64_t until = clock_now() + (atomic_load(&io->intervals) ? MIN(tick, IO_TICK) : tick);
 
 		lock_take(&io->lock);
 		while (!io->stopping && !io->pressed &&
@@ -111,6 +125,8 @@ static void *minder_main(void *arg)
 		if (pressed)
 			io_flush_pressed(io);
 		seal_idle(io);
+		tick_mover(io);
+		io_interval_pass(io);
 		hurry_given_up(io);
 		if (atomic_exchange(&io->failing, false))
 			io_flush_retry(io);
@@ -153,6 +169,25 @@ static int adopt_start(struct io *io)
 	return e;
 }
 
+void io_adopt(struct io *io)
+{
+	int e;
+
+	lock_take(&io->lock);
+	if (io->adopting || io->stopping) {
+		lock_drop(&io->lock);
+		return;
+	}
+	io->adopting = true;
+	lock_drop(&io->lock);
+	e = pool_submit(io->seal, &io->adopt);
+	if (e == 0)
+		return;
+	scoped_lock(&io->lock);
+	io->adopting = false;
+	cond_wake_all(&io->idle);
+}
+
 /* The budget's: a writer waits for dirty memory. */
 static void kick(void *arg)
 {
@@ -164,21 +199,6 @@ static void kick(void *arg)
 }
 
 /* ---- open ---- */
-
-static void set_targets(struct io *io, const struct io_conf *conf)
-{
-	io->ntgt = MIN(conf->ntargets, TESS_TARGETS_MAX);
-	io->local = true;
-	for (unsigned i = 0; i < io->ntgt; i++) {
-		const struct io_target *t = &conf->targets[i];
-
-		io->tgt[i].id = t->id;
-		io->tgt[i].store = t->store;
-		io->place[i] = (struct place_target){ t->id, t->weight };
-		io->nlive += t->weight > 0;
-		io->local &= (t->store->caps.flags & STORE_LOCAL) != 0;
-	}
-}
 
 static void set_conf(struct io *io, const struct io_conf *conf)
 {
@@ -193,6 +213,8 @@ static void set_conf(struct io *io, const struct io_conf *conf)
 	io->commit_interval = conf->commit_interval ? conf->commit_interval : 5 * NS_PER_S;
 	io->idle_seal = conf->idle_seal ? conf->idle_seal : NS_PER_S;
 	io->fsync_local = conf->fsync_local;
+	io->rescue_dir = conf->rescue_dir;
+	io->drain = conf->drain;
 	io->readahead = conf->readahead ? conf->readahead : UINT64_C(16) << 20;
 	io->readahead = MIN(io->readahead, share);
 }
@@ -222,11 +244,14 @@ static void stop_threads(struct io *io)
 		lock_drop(&io->stage->lock);
 		if (io->stage->syncer_on)
 			pthread_join(io->stage->syncer, NULL);
+		seal_quiesce(io);
 	}
 	if (io->minder_on)
 		pthread_join(io->minder, NULL);
+	move_stop(io);
 	if (io->committer_on)
 		pthread_join(io->committer, NULL);
+	pool_free(io->timed);
 	pool_free(io->ahead);
 	pool_free(io->flush);
 	pool_free(io->seal);
@@ -243,11 +268,14 @@ static void io_free(struct io *io)
 		cache_free(io);
 	}
 	stage_free(io->stage);
+	move_free(io);
 	while ((n = list_pop_front(&io->dead)))
 		free(list_entry(n, struct io_dead, link));
 	buf_unref(io->zero);
 	trace_unregister(&io->group);
 	lock_done(&io->gc_lock);
+	lock_done(&io->rescue_lock);
+	lock_done(&io->errors_lock);
 	lock_done(&io->fetch_lock);
 	cond_done(&io->idle);
 	cond_done(&io->wake);
@@ -266,11 +294,13 @@ int io_open(struct io **ret, const struct io_conf *conf, struct text *why)
 	cond_init(&io->wake);
 	cond_init(&io->idle);
 	lock_init(&io->gc_lock, LOCK_LEAF, "io.gc");
+	lock_init(&io->rescue_lock, LOCK_LEAF, "io.rescue");
 	lock_init(&io->fetch_lock, LOCK_LEAF, "io.fetches");
+	lock_init(&io->errors_lock, LOCK_LEAF, "io.errors");
 	list_init(&io->fetches);
 	list_init(&io->files);
 	list_init(&io->dead);
-	set_targets(io, conf);
+	io_set_targets(io, conf);
 	set_conf(io, conf);
 	trace_init(io);
 	io->zero = buf_new(io->budget, MEM_IO, ZEROS);
@@ -288,6 +318,8 @@ int io_open(struct io **ret, const struct io_conf *conf, struct text *why)
 		e = start_pools(io, conf->threads);
 	if (e == 0)
 		budget_set_reclaim(io->budget, cache_reclaim, kick, io);
+	if (e == 0)
+		e = move_start(io);
 	if (e == 0)
 		e = minder_start(io);
 	if (e == 0)
@@ -340,6 +372,7 @@ int io_close(struct io *io, bool drain_too, struct text *why)
 
 	if (!io)
 		return 0;
+	move_stop(io);
 	if (drain_too)
 		e = drain(io, why);
 	failed = io_checkpoint(io);

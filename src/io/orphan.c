@@ -16,34 +16,15 @@
 #include <sys/stat.h>
 
 #define PAGE 256u
-#define SESSIONS 256u
+#define STAGING 1024u	/* files for one checkpoint */
 
 struct orphan {
 	struct io     *io;
 	struct io_gc  *gc;
-	struct meta_session *sessions;	/* owned */
-	unsigned       nsessions;
 	struct tess_req req;
+	tess_segid    *staging;		/* owned: files that may go */
+	unsigned       nstaging;
 };
-
-static bool session_alive(const struct orphan *o, uint32_t id)
-{
-	if (id == meta_session_id(o->io->meta))
-		return true;
-	for (unsigned i = 0; i < o->nsessions; i++)
-		if (o->sessions[i].id == id)
-			return !meta_session_dead(&o->sessions[i]);
-	return false;
-}
-
-/*
- * Called after what is judged was listed: a session registers before it writes, so one that is not
- * in the table then wrote nothing of it or is gone.
- */
-static int look_who_lives(struct orphan *o)
-{
-	return meta_sessions(o->io->meta, o->sessions, SESSIONS, &o->nsessions);
-}
 
 static void say(const struct orphan *o, const char *what, const char *name, uint64_t bytes)
 {
@@ -72,25 +53,34 @@ static int in_garbage_list(struct orphan *o, tess_segid id)
 	return 0;
 }
 
+static int drop_object(struct orphan *o, struct io_tgt *t, const char *name)
+{
+	int e = fault_point("gc.delete");
+
+	if (e == 0)
+		e = store_del(t->store, &o->req, name);
+	if (e == 0)
+		io_target_changed(t);
+	return e;
+}
+
 static int judge_object(struct orphan *o, struct io_tgt *t, const char *name, uint64_t bytes)
 {
 	struct meta_segment s;
 	unsigned shard;
+	bool lives;
 	tess_segid id;
 	int e;
 
-	if (place_parse(name, &id, &shard) < 0 || session_alive(o, (uint32_t)(id >> 32))) {
+	if (place_parse(name, &id, &shard) < 0 || io_session_lives(o->io, (uint32_t)(id >> 32))) {
 		o->gc->kept += place_parse(name, &id, &shard) < 0 ||
 			       meta_segment_get(o->io->meta, id, &s) == -ENOENT;
 		return 0;
 	}
-	e = meta_segment_get(o->io->meta, id, &s);
-	/* A staged record with objects: a seal died before its commit and will be done again, on the same names. */
-	if (e == 0)
-		return 0;
-	if (e != -ENOENT)
-		return e;
-	e = in_garbage_list(o, id);
+	e = meta_object_known(o->io->meta, id, shard, t->id);
+	lives = e == 0;
+	if (e == -ENOENT)
+		e = in_garbage_list(o, id);
 	if (e != 0)
 		return e < 0 ? e : 0;
 	o->gc->orphan_objects++;
@@ -98,14 +88,10 @@ static int judge_object(struct orphan *o, struct io_tgt *t, const char *name, ui
 	say(o, "orphan", name, bytes);
 	if (o->gc->dry_run)
 		return 0;
-	e = fault_point("gc.delete");
-	if (e == 0)
-		e = store_del(t->store, &o->req, name);
-	if (e == 0) {
-		io_target_changed(t);
-		o->gc->deleted++;
-	}
-	return e;
+	/* One of a segment that lives elsewhere goes by the list: it might be on its way here again. */
+	e = lives ? meta_object_stray(o->io->meta, id, shard, t->id) : drop_object(o, t, name);
+	o->gc->deleted += e == 0;
+	return e == -EBUSY || (lives && e == -ENOENT) ? 0 : e;
 }
 
 static int walk_target(struct orphan *o, struct io_tgt *t)
@@ -122,8 +108,6 @@ static int walk_target(struct orphan *o, struct io_tgt *t)
 		l.more = false;
 		o->req.deadline = clock_now() + IO_DEADLINE;
 		e = store_do(t->store, &op);
-		if (e == 0)
-			e = look_who_lives(o);
 		for (unsigned i = 0; e == 0 && i < l.n; i++)
 			e = judge_object(o, t, keys[i].name, infos[i].size);
 		if (l.n > 0)
@@ -132,6 +116,12 @@ static int walk_target(struct orphan *o, struct io_tgt *t)
 			l.more = false;
 	}
 	return e;
+}
+
+/* A copy that a live session is making is no garbage. */
+static bool is_made(const struct orphan *o, const struct meta_garbage *g)
+{
+	return g->kind == META_GARBAGE_COPYING && io_session_lives(o->io, g->session);
 }
 
 static int walk_garbage(struct orphan *o)
@@ -148,11 +138,13 @@ static int walk_garbage(struct orphan *o)
 		for (unsigned i = 0; i < n; i++) {
 			char name[17];
 
+			after = g[i].serial;
+			if (is_made(o, &g[i]))
+				continue;
 			stage_name(g[i].seg.id, name);
 			o->gc->garbage_objects += MAX(g[i].seg.width, 1);
 			o->gc->garbage_bytes += g[i].seg.len;
 			say(o, "garbage", name, g[i].seg.len);
-			after = g[i].serial;
 		}
 	}
 	return 0;
@@ -164,12 +156,10 @@ static int judge_staging(struct orphan *o, const char *name)
 	struct stat st;
 	char again[17];
 	tess_segid id = strtoull(name, NULL, 16);
-	int e = look_who_lives(o);
+	int e;
 
-	if (e < 0)
-		return e;
 	stage_name(id, again);
-	if (id == 0 || strcmp(name, again) != 0 || session_alive(o, (uint32_t)(id >> 32))) {
+	if (id == 0 || strcmp(name, again) != 0 || io_session_lives(o->io, (uint32_t)(id >> 32))) {
 		o->gc->kept++;
 		return 0;
 	}
@@ -182,10 +172,23 @@ static int judge_staging(struct orphan *o, const char *name)
 		return errno == ENOENT ? 0 : -errno;
 	o->gc->staging_files++;
 	say(o, "staging", name, (uint64_t)st.st_size);
-	if (o->gc->dry_run)
-		return 0;
-	e = stage_unlink(o->io, id);
-	o->gc->deleted += e == 0;
+	if (!o->gc->dry_run)
+		o->staging[o->nstaging++] = id;
+	return 0;
+}
+
+/* In between, what is true of the namespace now becomes true of the one that a power cut would restore. */
+static int drop_staging(struct orphan *o)
+{
+	int e = o->nstaging > 0 ? io_checkpoint(o->io) : 0;
+
+	for (unsigned i = 0; e == 0 && i < o->nstaging; i++) {
+		e = stage_unlink(o->io, o->staging[i]);
+		o->gc->deleted += e == 0;
+		o->gc->kept += e == -EBUSY;
+		e = e == -EBUSY ? 0 : e;
+	}
+	o->nstaging = 0;
 	return e;
 }
 
@@ -197,11 +200,23 @@ static int walk_staging(struct orphan *o)
 
 	if (!d)
 		return -errno;
-	while (e == 0 && (x = readdir(d)))
+	while (e == 0 && (x = readdir(d))) {
 		if (x->d_name[0] != '.')
 			e = judge_staging(o, x->d_name);
+		if (e == 0 && o->nstaging == STAGING)
+			e = drop_staging(o);
+	}
 	closedir(d);
-	return e;
+	return e < 0 ? e : drop_staging(o);
+}
+
+/* The second time for what the first one had to claim, and for what the walk found. */
+static void collect(struct io *io)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		(void)io_checkpoint(io);
+		(void)io_gc_pass(io, clock_now() + 10 * NS_PER_S);
+	}
 }
 
 int io_gc(struct io *io, struct io_gc *gc)
@@ -210,21 +225,23 @@ int io_gc(struct io *io, struct io_gc *gc)
 	int e;
 
 	req_begin(&o.req, "gc");
-	o.sessions = mem_array(SESSIONS, sizeof(*o.sessions));
-	if (!o.sessions)
+	o.staging = mem_array(STAGING, sizeof(*o.staging));
+	if (!o.staging)
 		return -ENOMEM;
 	/* What is not referred to now must not be so in what a power cut restores. */
 	e = io_checkpoint(io);
 	if (e == 0)
 		e = walk_garbage(&o);
 	if (e == 0 && !gc->dry_run) {
-		(void)io_gc_pass(io, clock_now() + 10 * NS_PER_S);
+		collect(io);
 		gc->deleted += gc->garbage_objects;
 	}
 	for (unsigned i = 0; e == 0 && i < io->ntgt; i++)
 		e = walk_target(&o, &io->tgt[i]);
 	if (e == 0)
 		e = walk_staging(&o);
-	free(o.sessions);
+	if (e == 0 && !gc->dry_run && gc->orphan_objects > 0)
+		collect(io);
+	free(o.staging);
 	return e;
 }

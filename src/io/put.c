@@ -21,11 +21,13 @@ void io_target_changed(struct io_tgt *t)
 int io_geometry(struct io *io, const struct oclass *cls, uint32_t segment_size, uint64_t seed,
 		struct meta_segment *ret)
 {
-	unsigned width = oclass_width(cls, io->nlive);
-	int e = oclass_usable(cls, io->nlive, NULL);
+	bool fits = io->write.live > 0 && oclass_usable(cls, io->write.live, NULL) == 0;
+	const struct io_set *s = fits ? &io->write : &io->all;
+	unsigned width = oclass_width(cls, s->live);
+	int e = oclass_usable(cls, s->live, NULL);
 
 	if (e == 0)
-		e = place(seed, io->place, io->ntgt, width, ret->target);
+		e = place(seed, s->t, s->n, width, ret->target);
 	if (e < 0)
 		return e;
 	ret->cls = cls->id;
@@ -111,8 +113,8 @@ static int put_prepare(struct io_put *p)
 	for (unsigned i = 0; i < g.width; i++) {
 		unsigned n = max - used;
 
-		if (oclass_shard_len(&g, i) == 0)
-			continue;	/* no object */
+		if (oclass_shard_len(&g, i) == 0 || (p->stay >> i & 1))
+			continue;	/* no object, or there already */
 		e = put_shard(p, &g, i, p->iovs + used, &n);
 		if (e < 0)
 			return e;
@@ -146,6 +148,24 @@ void io_put_start(struct io_put *p)
 	for (unsigned i = 0; i < p->seg.width; i++)
 		if (p->ops[i].done)
 			store_submit(io_target(p->io, p->seg.target[i])->store, &p->ops[i]);
+	put_drop(p, 0);
+}
+
+bool io_put_pin(struct io_put *p)
+{
+	unsigned left = atomic_load(&p->left);
+
+	while (left > 0)
+		if (atomic_compare_exchange_weak(&p->left, &left, left + 1))
+			return true;
+	return false;
+}
+
+void io_put_cancel(struct io_put *p)
+{
+	for (unsigned i = 0; p->ops && i < p->seg.width; i++)
+		if (p->ops[i].done)
+			store_cancel(io_target(p->io, p->seg.target[i])->store, &p->ops[i]);
 	put_drop(p, 0);
 }
 

@@ -16,7 +16,9 @@
 #include "io/stage.h"
 #include <string.h>
 
+#define READ_PLANS 1000u	/* a generation newer than the plan's, each time: 1,000 publishes of others in a row */
 #define READ_TRIES 3u	/* lookups of extents whose bytes were gone when we came for them */
+#define READ_MOVED 100u	/* the same, each time because of somebody who published meanwhile */
 
 enum part_kind { PART_PUB, PART_HOLE, PART_BUF, PART_SEG };
 
@@ -36,12 +38,14 @@ struct part {
 struct io_read_priv {
 	struct io_read  *r;
 	struct io       *io;
-	unsigned         epoch, tries;
+	unsigned         epoch, tries, moved;
 	bool             run;		/* sequential: whole chunks are worth it */
+	uint64_t         planned, found, found_size;	/* generations: of the plan, of the newest look; its size */
 	struct part    **parts;		/* owned, in file order */
 	unsigned         nparts, cap;
 	atomic_uint      left;
 	atomic_int       err;
+	atomic_uint_fast64_t lost;	/* a segment that was not where it should be */
 	struct buf      *flat;		/* when there were too many parts for the iovecs */
 	struct iovec     iov[IO_READ_IOVS];
 };
@@ -189,10 +193,18 @@ static int add_node(struct io_read_priv *v, struct dirty_node *n, uint64_t off, 
 	return p ? copy_csums(p, s) : -ENOMEM;
 }
 
+/* What only moves along is published, by now perhaps anew. */
+static struct dirty_node *past_fills(struct dirty_node *n)
+{
+	while (n && n->fill)
+		n = dirty_after(n);
+	return n;
+}
+
 static int add_dirty_locked(struct io_read_priv *v, uint64_t off, uint64_t end)
 {
 	struct io_file *f = v->r->file;
-	struct dirty_node *n = f->dirty.tree.n ? dirty_next(&f->dirty, off) : NULL;
+	struct dirty_node *n = f->dirty.tree.n ? past_fills(dirty_next(&f->dirty, off)) : NULL;
 	int e = 0;
 
 	while (e == 0 && off < end) {
@@ -205,7 +217,7 @@ static int add_dirty_locked(struct io_read_priv *v, uint64_t off, uint64_t end)
 		next = MIN(dirty_end(n), end);
 		e = add_node(v, n, off, next);
 		off = next;
-		n = dirty_after(n);
+		n = past_fills(dirty_after(n));
 	}
 	return e;
 }
@@ -235,10 +247,18 @@ static int look_up(struct io_read_priv *v, struct meta_map *map, uint64_t off, u
 {
 	while (off < end) {
 		struct tess_range r = { off, end - off };
-		int e = meta_map(v->io->meta, v->r->file->ino, r, map);
+		int e = io_view(v->r->file, r, v->r->fresh, map);
 
-		if (e == 0)
-			e = add_map(v, map, end);
+		if (e < 0)
+			return e;
+		if (map->generation > v->found) {
+			v->found = map->generation;
+			v->found_size = map->size;
+		}
+		/* Newer than what the plan is made of: the caller makes another. */
+		if (v->found > v->planned)
+			return 0;
+		e = add_map(v, map, end);
 		if (e < 0)
 			return e;
 		if (map->end <= off || map->end >= end) {
@@ -350,14 +370,32 @@ static bool worth_another_look(int e)
 	return e == -TESS_E_NO_OBJECT || e == -TESS_E_STAGE_LOST || e == -TESS_E_CHECKSUM;
 }
 
+/* What is missing died of a publish since the plan was made: no wonder, however often that happens. */
+static bool moved_on(const struct io_read_priv *v)
+{
+	struct meta_attr a;
+
+	return meta_getattr(v->io->meta, v->r->file->ino, &a) == 0 && a.generation > v->planned;
+}
+
+static bool look_again(struct io_read_priv *v)
+{
+	if (v->moved < READ_MOVED && moved_on(v))
+		v->moved++;
+	else
+		v->tries++;
+	return v->tries < READ_TRIES;
+}
+
 static void read_finish(struct io_read_priv *v)
 {
 	struct io_read *r = v->r;
 	int e = atomic_load(&v->err);
 
-	if (worth_another_look(e) && ++v->tries < READ_TRIES) {
+	if (worth_another_look(e) && look_again(v)) {
 		io_count(v->io, IO_RETRIES, 1);
 		io_read_leave(v->io, v->epoch);
+		io_view_lost(r->file, atomic_load(&v->lost), v->tries > 1 || v->moved > 0);
 		read_start(v);
 		return;
 	}
@@ -381,6 +419,14 @@ static void read_drop(struct io_read_priv *v, int err)
 		read_finish(v);
 }
 
+/* `p` may be gone afterwards. */
+static void part_drop(struct part *p, int err)
+{
+	if (worth_another_look(err))
+		atomic_store(&p->priv->lost, p->seg->id);
+	read_drop(p->priv, err);
+}
+
 static void part_fetched(struct io_fetch *f)
 {
 	struct part *p = f->owner;
@@ -390,7 +436,7 @@ static void part_fetched(struct io_fetch *f)
 		p->at = f->at;
 		p->kind = PART_BUF;
 	}
-	read_drop(p->priv, f->err);
+	part_drop(p, f->err);
 }
 
 static void part_cached(struct cache_wait *w, struct buf *b, int err)
@@ -402,7 +448,7 @@ static void part_cached(struct cache_wait *w, struct buf *b, int err)
 		p->at = p->chunk_at;
 		p->kind = PART_BUF;
 	}
-	read_drop(p->priv, err);
+	part_drop(p, err);
 }
 
 static int part_staged(struct io_read_priv *v, struct part *p)
@@ -448,7 +494,7 @@ static int part_chunk(struct io_read_priv *v, struct part *p)
 	for (;;) {
 		atomic_fetch_add(&v->left, 1);
 		got = cache_get(v->io, p->seg->id, index, &p->buf, &p->wait,
-				p->chunk_at + p->len);
+				v->run ? p->chunk_at + p->len : 0);
 		if (got == CACHE_WAIT)
 			break;
 		atomic_fetch_sub(&v->left, 1);
@@ -458,8 +504,7 @@ static int part_chunk(struct io_read_priv *v, struct part *p)
 			break;
 		}
 		if (loaded || budget_over(v->io->budget, MEM_IO) ||
-		    (!v->run && (p->seg->owner != TESS_PACKED_INO ||
-				 !cache_often_missed(v->io, p->seg->id, index)))) {
+		    (!v->run && !cache_often_missed(v->io, p->seg, index, p->len))) {
 			io_count(v->io, IO_CACHE_MISS, 1);
 			return part_get(v, p);
 		}
@@ -518,6 +563,7 @@ static void read_bytes(struct io_read_priv *v)
 	int e = 0;
 
 	atomic_store(&v->err, 0);
+	atomic_store(&v->lost, 0);
 	atomic_store(&v->left, 1);
 	for (unsigned i = 0; e == 0 && i < v->nparts; i++)
 		e = split_chunks(v, i);
@@ -526,7 +572,19 @@ static void read_bytes(struct io_read_priv *v)
 	read_drop(v, e);
 }
 
-static int read_plan(struct io_read_priv *v, struct tess_range *ret_ahead)
+static int look_at_end(struct io_read_priv *v)
+{
+	struct meta_attr a;
+	int e = meta_getattr(v->io->meta, v->r->file->ino, &a);
+
+	if (e == 0 && a.generation > v->found) {
+		v->found = a.generation;
+		v->found_size = a.size;
+	}
+	return e;
+}
+
+static int read_plan_once(struct io_read_priv *v, struct tess_range *ret_ahead)
 {
 	struct io_read *r = v->r;
 	struct io_file *f = r->file;
@@ -535,16 +593,41 @@ static int read_plan(struct io_read_priv *v, struct tess_range *ret_ahead)
 	ret_ahead->len = 0;
 	parts_free(v);
 	lock_take(&f->lock);
+	v->planned = v->found = f->generation;
 	r->n = r->off < f->size ? MIN(r->len, f->size - r->off) : 0;
 	e = add_dirty_locked(v, r->off, r->off + r->n);
-	if (r->stream && v->tries == 0 && r->n > 0)
-		v->run = ahead_note(r->stream, r->off, r->n, v->io->readahead, ret_ahead);
+	if (r->stream && v->tries == 0 && v->moved == 0 && r->n > 0)
+		v->run = ahead_note(r->stream, &f->stream, (struct tess_range){ r->off, r->n },
+				    v->io->readahead, ret_ahead);
 	if (ret_ahead->len && ret_ahead->off >= f->size)
 		ret_ahead->len = 0;
 	else if (ret_ahead->len)
 		ret_ahead->len = MIN(ret_ahead->len, f->size - ret_ahead->off);
 	lock_drop(&f->lock);
-	return e < 0 ? e : resolve(v);
+	if (e == 0)
+		e = resolve(v);
+	/* An end that the file was last seen to have. */
+	if (e == 0 && r->fresh && r->n < r->len && v->found == v->planned)
+		e = look_at_end(v);
+	return e;
+}
+
+/* A plan is made of one generation: a read never mixes what two publishes say. */
+static int read_plan(struct io_read_priv *v, struct tess_range *ret_ahead)
+{
+	struct io_file *f = v->r->file;
+	int e;
+
+	for (unsigned i = 0;; i++) {
+		e = read_plan_once(v, ret_ahead);
+		if (e < 0 || v->found <= v->planned)
+			return e;
+		if (i >= READ_PLANS)
+			return -EBUSY;
+		lock_take(&f->lock);
+		io_file_base_locked(f, v->found_size, v->found);
+		lock_drop(&f->lock);
+	}
 }
 
 static void read_start(struct io_read_priv *v)

@@ -45,14 +45,14 @@ int  cache_new(struct io *io);
 void cache_free(struct io *io);		/* no load is in flight */
 /*
  * HIT: *ret is a reference. WAIT: w->fn comes later, with no lock held. w NULL: only looks, nothing
- * is returned or called. `end`: of the bytes that are wanted, in the chunk.
+ * is returned or called. `end`: of the bytes that a run wants, in the chunk; 0: no run, it will be back.
  */
 enum cache_got cache_get(struct io *io, tess_segid seg, uint32_t chunk, struct buf **ret,
 			 struct cache_wait *w, uint64_t end);
 /* Starts loading a chunk unless it is there or on its way. 0 or -ENOMEM. */
 int  cache_load(struct io *io, const struct meta_segment *seg, uint32_t chunk, bool ahead);
-/* Counts a miss; true: load the chunk, there will be more. */
-bool cache_often_missed(struct io *io, tess_segid seg, uint32_t chunk);
+/* Counts a miss of `len` bytes; true: load the chunk, there will be more. */
+bool cache_often_missed(struct io *io, const struct meta_segment *seg, uint32_t chunk, uint64_t len);
 void cache_hurry(struct io *io);	/* ends the waits of requests that were given up with -EINTR */
 void cache_reclaim(void *io, uint64_t want);	/* frees about this much of what nobody uses */
 void cache_drain(struct io *io);		/* waits for loads */
@@ -60,10 +60,11 @@ uint64_t cache_bytes(struct io *io);
 
 /* ---- ahead.c ---- */
 /*
- * Notes a read of [off, off + len) of a stream, and what it says of the next ones. `*ret` is what is
- * to be read ahead now, empty when nothing is. true: the read is part of a run.
+ * Notes a read of `r` of a handle's stream, and of the one of `all` handles of its file, and what it says of
+ * the next ones. `*ret` is what is to be read ahead now, empty when nothing is. true: the read is part of
+ * a run. The file's lock is held.
  */
-bool ahead_note(struct io_stream *s, uint64_t off, uint64_t len, uint64_t limit,
+bool ahead_note(struct io_stream *one, struct io_stream *all, struct tess_range r, uint64_t limit,
 		struct tess_range *ret);
 void ahead_start(struct io_file *f, struct tess_range r);
 #endif

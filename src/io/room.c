@@ -38,7 +38,7 @@ static uint64_t room_left(struct io *io)
 	struct store_usage u;
 
 	for (unsigned i = 0; i < io->ntgt; i++) {
-		if (io->place[i].weight <= 0)
+		if (!io_takes_new(io, &io->all.t[i]))
 			continue;
 		if (store_usage(io->tgt[i].store, &u) < 0 || u.total == 0)
 			return UINT64_MAX;

@@ -2,7 +2,7 @@
 /* Clones, and where data and holes are. */
 #include "base/err.h"
 #include "base/scoped.h"
-#include "io/io_int.h"
+#include "io/stage.h"
 
 int io_clone(struct io_file *src, uint64_t src_off, struct io_file *dst, uint64_t dst_off,
 	     uint64_t len, struct tess_req *req, int64_t now, struct meta_attr *ret_dst)
@@ -17,10 +17,10 @@ int io_clone(struct io_file *src, uint64_t src_off, struct io_file *dst, uint64_
 		e = meta_clone(src->io->meta, &c, now, &a);
 	if (e < 0)
 		return e;
+	stage_note_clone(src->io, src->ino, dst->ino);
 	lock_take(&dst->lock);
-	/* What is written meanwhile lies over the clone, as if it came after it. */
-	dst->size = io_file_dirty_locked(dst) ? MAX(dst->size, a.size) : a.size;
-	dst->generation = a.generation;
+	/* What was written meanwhile lies over the clone, as if it came after it; what was published did. */
+	io_file_base_locked(dst, a.size, a.generation);
 	lock_drop(&dst->lock);
 	*ret_dst = a;
 	return 0;

@@ -6,8 +6,32 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 
+#define STAGE_OPEN_TRIES 16u
 #define STAGE_PATIENCE (30 * NS_PER_S)	/* for room, when the request has no deadline of its own */
+
+/*
+ * With a shared lock: a mount that would have the area elsewhere takes it for its own first, and may just have done so.
+ */
+static int stage_dir_open(const char *dir)
+{
+	struct stat here, there;
+
+	for (unsigned i = 0; i < STAGE_OPEN_TRIES; i++) {
+		scoped_fd int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+		if (fd < 0)
+			return -errno;
+		while (flock(fd, LOCK_SH) < 0 && errno == EINTR)
+			;
+		if (fstat(fd, &here) == 0 && stat(dir, &there) == 0 && here.st_dev == there.st_dev &&
+		    here.st_ino == there.st_ino)
+			return steal_fd(fd);
+	}
+	return -EBUSY;
+}
 
 int stage_new(struct io *io, const char *dir, uint64_t limit)
 {
@@ -19,9 +43,9 @@ int stage_new(struct io *io, const char *dir, uint64_t limit)
 	e = htab_init(&st->table, 64);
 	if (e < 0)
 		return e;
-	st->dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	st->dirfd = stage_dir_open(dir);
 	if (st->dirfd < 0) {
-		e = -errno;
+		e = st->dirfd;
 		htab_done(&st->table);
 		return e;
 	}
@@ -40,6 +64,7 @@ void stage_seg_free(struct stage_seg *s)
 	if (s->fd >= 0)
 		close(s->fd);
 	free(s->csums);
+	range_set_done(&s->inodes);
 	free(s);
 }
 
@@ -75,7 +100,7 @@ static struct stage_seg *open_seg_locked(struct stage *st, const struct meta_lay
 			continue;
 		if (len <= s->size - s->used)
 			return s;
-		seal_submit_locked(s);
+		stage_filled_locked(s);
 		return NULL;
 	}
 	return NULL;
@@ -130,6 +155,19 @@ static int make_open_locked(struct stage *st, const struct meta_layout *l)
 	}
 	cond_wake_all(&st->cond);
 	return e;
+}
+
+bool stage_has_room(struct io *io, uint64_t len)
+{
+	struct stage *st = io->stage;
+
+	scoped_lock(&st->lock);
+	return len <= st->limit - MIN(st->bytes, st->limit);
+}
+
+bool stage_is_much(struct io *io, uint64_t bytes)
+{
+	return bytes > io->stage->limit / 4 && io->drain == IO_DRAIN_EAGER;
 }
 
 int stage_reserve(struct io *io, struct tess_req *req, const struct meta_layout *l, uint64_t len,
@@ -234,7 +272,7 @@ void stage_unuse(struct io *io, tess_segid id)
 	stage_close_idle_locked(s);
 }
 
-void stage_publish_begin(struct io *io, tess_segid id, struct meta_new_segment *ret)
+void stage_publish_begin(struct io *io, uint64_t ino, tess_segid id, struct meta_new_segment *ret)
 {
 	struct stage *st = io->stage;
 	struct stage_seg *s;
@@ -249,6 +287,7 @@ void stage_publish_begin(struct io *io, tess_segid id, struct meta_new_segment *
 		return;
 	}
 	s->publishing++;
+	stage_note_locked(s, ino);
 	ret->seg.state = META_STAGED;
 	ret->csums = NULL;
 	ret->ncsums = 0;
@@ -283,17 +322,33 @@ static int read_all(int fd, uint64_t off, char *p, size_t n)
 	return 0;
 }
 
-/* Another live session's, or ours whose file is not held open any more. */
+/* Whether the file is still of that name. It loses it before its bytes go, or serve another segment. */
+static bool still_named(const struct stage *st, const char *name, int fd)
+{
+	struct stat is, was;
+
+	return fstat(fd, &was) == 0 && fstatat(st->dirfd, name, &is, 0) == 0 &&
+	       is.st_ino == was.st_ino && is.st_dev == was.st_dev;
+}
+
+/*
+ * Another live session's, or ours whose file is not held open any more. Its owner waits for no reader
+ * but its own, so what was read counts only if the file was not given away meanwhile.
+ */
 static int read_by_name(struct stage *st, tess_segid id, struct tess_range r, void *p)
 {
 	char name[17];
 	scoped_fd int fd = -1;
+	int e;
 
 	stage_name(id, name);
 	fd = openat(st->dirfd, name, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ENOENT ? -TESS_E_STAGE_LOST : -errno;
-	return read_all(fd, r.off, p, r.len);
+	e = fault_point("stage.read");
+	if (e == 0)
+		e = read_all(fd, r.off, p, r.len);
+	return e == 0 && !still_named(st, name, fd) ? -TESS_E_STAGE_LOST : e;
 }
 
 int stage_read(struct io *io, tess_segid id, uint64_t off, void *p, size_t n)
@@ -324,7 +379,7 @@ bool stage_busy(struct io *io, tess_segid id)
 
 	scoped_lock(&st->lock);
 	s = stage_find_locked(st, id);
-	return s && (!s->committed || s->uses > 0 || s->publishing > 0);
+	return s && (!s->committed || s->queued || s->uses > 0 || s->publishing > 0);
 }
 
 uint64_t stage_pending(struct io *io, uint64_t *ret_segments)

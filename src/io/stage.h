@@ -14,6 +14,9 @@
  * An append that is not published yet keeps a use of its segment; sealing does not wait for it: the
  * publish then carries the segment as durable, with its checksums. Only a publish that is already on
  * its way with `staged` is waited for, or its record would undo the seal's.
+ *
+ * No thread waits for the PUT of a seal. How many of them a target may have under way is bounded,
+ * and one over it is parked: a target that does not answer keeps its own and no other's.
  */
 #include "io/io_int.h"
 
@@ -46,7 +49,14 @@ struct stage_seg {
 	int                 err;	/* of the last failed seal */
 	uint64_t            attempt;	/* number of its last seal among all: stage.attempts then */
 	uint64_t            birth;	/* stage.births then */
-	bool                queued;	/* a seal worker has it or will */
+	bool                queued;	/* a seal is due, runs, or waits for its PUT */
+	bool                parked;	/* ... for a place at its targets */
+	bool                led;	/* ... that a sync asked for */
+	int64_t             led_at;
+	struct seal_put    *put;	/* owned by the seal */
+	bool                adopted;	/* of a session that is dead */
+	struct range_set    inodes;	/* with published bytes in it, some perhaps overwritten since */
+	bool                anyones;	/* ... or so many that it counts as everybody's */
 	struct meta_segment sealed;	/* SEALED: the record, and its checksums */
 	uint32_t           *csums;
 	uint32_t            ncsums;
@@ -66,8 +76,8 @@ struct stage {
 	bool             dir_unsynced;
 	bool             creating;
 	uint64_t         bytes, limit;	/* of staging files that exist */
-	unsigned         sealing;	/* seals queued or running */
-	unsigned         leaders;	/* syncs that started some of them */
+	unsigned         sealing;	/* of the segments, those `queued` */
+	uint64_t         seal_bytes;	/* in memory, on their way to targets */
 	uint64_t         births, attempts;
 	bool             stopping;
 	unsigned         syncing;	/* fdatasyncs under way */
@@ -92,11 +102,14 @@ void stage_free(struct stage *st);
  */
 int  stage_reserve(struct io *io, struct tess_req *req, const struct meta_layout *l, uint64_t len,
 		   struct stage_seg **ret, uint64_t *ret_off);
+bool stage_has_room(struct io *io, uint64_t len);	/* now; another may be faster */
+/* So much that one file holds back by not publishing it. */
+bool stage_is_much(struct io *io, uint64_t bytes);
 /* Writes what was reserved, NULL: gives it up. */
 int  stage_write(struct stage_seg *s, uint64_t off, const struct tess_iov *data);
 void stage_unuse(struct io *io, tess_segid id);
 /* How a publish that starts now describes the segment; *ret_csums is valid while it is used. */
-void stage_publish_begin(struct io *io, tess_segid id, struct meta_new_segment *ret);
+void stage_publish_begin(struct io *io, uint64_t ino, tess_segid id, struct meta_new_segment *ret);
 void stage_publish_end(struct io *io, tess_segid id);
 /* Bytes of a staging file of any session: -TESS_E_STAGE_LOST when it is gone. */
 int  stage_read(struct io *io, tess_segid id, uint64_t off, void *p, size_t n);
@@ -120,12 +133,25 @@ void stage_name(tess_segid id, char ret[17]);
 int  stage_adopt(struct io *io, const struct meta_segment *seg);
 uint64_t stage_pending(struct io *io, uint64_t *ret_segments);	/* bytes not on targets */
 
+/* ---- stage_ino.c ---- */
+#define STAGE_ANY_INO 0u
+void stage_note_locked(struct stage_seg *s, uint64_t ino);
+bool stage_holds_locked(const struct stage_seg *s, uint64_t ino);
+void stage_note_clone(struct io *io, uint64_t src, uint64_t dst);	/* after the clone's commit */
+/* Looks for the file's bytes in what was adopted, when that has changed since. */
+int  stage_note_adopted(struct io_file *f);
+
 /* ---- seal.c ---- */
 void seal_submit_locked(struct stage_seg *s);	/* OPEN or CLOSED → a worker will */
-void seal_idle(struct io *io);			/* what idles, and failed ones whose back-off passed */
-void seal_full(struct io *io);			/* all that is open: room is needed */
+/* Full: on its way, or kept until the drain policy says so. */
+void stage_filled_locked(struct stage_seg *s);
+void seal_idle(struct io *io);			/* what the drain policy lets go, and failed ones whose back-off passed */
+void seal_full(struct io *io);			/* all that waits: room is needed */
 /* Seals all that is appended so far and waits; callers at one time share the seals. */
 int  seal_all(struct io *io, const struct tess_req *req);
+/* The same for what holds published bytes of the file, and nothing else is waited for. */
+int  seal_file(struct io_file *f, const struct tess_req *req);
+void seal_quiesce(struct io *io);		/* st->stopping is set: until no seal is under way */
 void seal_adopt(struct io *io);			/* dead sessions' staging */
 void seal_retired(struct io *io);		/* unlinks those whose checkpoint came */
 #endif

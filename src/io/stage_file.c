@@ -328,7 +328,7 @@ static bool forget(struct stage *st, tess_segid id, uint32_t *ret_spare,
 		return true;
 	while (s->reading > 0)
 		(void)cond_wait_until(&st->cond, &st->lock, clock_now() + NS_PER_MS);
-	if (s->uses > 0)
+	if (s->uses > 0 || s->queued)
 		return false;
 	if (s->whole && s->sync_err == 0 && !st->stopping && st->nspares < STAGE_SPARES)
 		*ret_spare = s->size;
@@ -403,6 +403,7 @@ int stage_adopt(struct io *io, const struct meta_segment *seg)
 	s->cls = seg->cls;
 	s->used = seg->len;
 	s->size = (uint32_t)seg->len;
+	s->adopted = true;
 	scoped_lock(&st->lock);
 	if (stage_find_locked(st, seg->id)) {
 		stage_seg_free(s);

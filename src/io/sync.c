@@ -27,7 +27,7 @@ struct publish {
 	struct meta_new_segment *segs;
 	unsigned                 staged;	/* how many of segs stage_publish_end() is due for */
 	uint64_t                 round;
-	uint64_t                 set_size;
+	uint64_t                 touches, sets;	/* of the file, when this was collected */
 	bool                     no_fills;	/* somebody else published since they were read */
 };
 
@@ -79,7 +79,7 @@ static void carry_segment(struct publish *u, struct io_seg *s)
 	m->csums = s->csums;
 	m->ncsums = s->ncsums;
 	if (s->staged) {
-		stage_publish_begin(u->f->io, s->seg.id, m);
+		stage_publish_begin(u->f->io, u->f->ino, s->seg.id, m);
 		u->staged += m->seg.state == META_STAGED;
 	}
 	u->p.nsegs++;
@@ -155,11 +155,14 @@ static int publish_begin_locked(struct publish *u)
 		e = collect_punches(u);
 	if (e < 0)
 		return e;
-	u->set_size = f->set_size;
+	u->touches = f->touches;
+	u->sets = f->sets;
 	u->p.trunc_to = f->pub.trunc_to;
 	u->p.size = f->set_size == IO_NO_SIZE ? 0 : f->set_size;
 	u->p.mtime = f->mtime;
 	u->no_fills |= f->fill_mixed;
+	/* Somebody else's bytes of since would be undone by them. */
+	u->p.generation = u->no_fills ? 0 : f->fill_generation;
 	e = collect_extents(u);
 	if (e < 0) {
 		carried_done_locked(u, false);
@@ -170,7 +173,7 @@ static int publish_begin_locked(struct publish *u)
 	return 1;
 }
 
-/* With the fills left out their nodes must go as well: readers would see what nobody published. */
+/* With the fills left out their nodes must go as well. */
 static void drop_fills_locked(struct io_file *f)
 {
 	struct dirty_node *n = dirty_next(&f->dirty, 0), *next;
@@ -182,6 +185,31 @@ static void drop_fills_locked(struct io_file *f)
 	}
 }
 
+static bool fills_left(const struct io_file *f)
+{
+	for (struct dirty_node *n = dirty_next(&f->dirty, 0); n; n = dirty_after(n))
+		if (n->fill)
+			return true;
+	return false;
+}
+
+/* Those that are still on their way are of a generation that is not the newest any more. */
+static void fills_age_locked(struct publish *u, uint64_t generation)
+{
+	struct io_file *f = u->f;
+
+	if (f->fill_generation == 0)
+		return;
+	if (!fills_left(f)) {
+		f->fill_generation = 0;
+		f->fill_mixed = false;
+	} else if (!u->no_fills && f->fill_generation == u->p.generation) {
+		f->fill_generation = generation;	/* nobody but us published in between */
+	} else if (u->no_fills || f->fill_generation != generation) {
+		f->fill_mixed = true;
+	}
+}
+
 static void publish_end_locked(struct publish *u, int err, const struct meta_attr *a)
 {
 	struct io_file *f = u->f;
@@ -189,6 +217,8 @@ static void publish_end_locked(struct publish *u, int err, const struct meta_att
 	f->publishing = false;
 	carried_done_locked(u, err == 0);
 	cond_wake_all(&f->cond);
+	if (err == -EAGAIN)
+		return;
 	if (err < 0) {
 		io_file_failed_locked(f, err);
 		return;
@@ -197,31 +227,22 @@ static void publish_end_locked(struct publish *u, int err, const struct meta_att
 		dirty_publish(&f->dirty, &u->ext[i]);
 	if (u->no_fills)
 		drop_fills_locked(f);
-	f->fill_generation = 0;
-	f->fill_mixed = false;
+	fills_age_locked(u, a->generation);
 	f->published++;
+	f->staged = 0;
 	f->fails = 0;
 	range_set_done(&f->pub.punched);
 	f->pub = (struct io_cut){ .trunc_to = META_NO_TRUNC };
-	if (f->mtime == u->p.mtime)
+	if (f->touches == u->touches)
 		f->mtime = 0;
-	if (f->set_size == u->set_size)
+	if (f->sets == u->sets)
 		f->set_size = IO_NO_SIZE;
-	f->generation = a->generation;
-	if (!io_file_dirty_locked(f))
-		f->size = a->size;
-}
-
-/* Whether another session published since the fills were read: their bytes may be stale. */
-static bool fills_stale(struct io_file *f)
-{
-	struct meta_attr a;
-	uint64_t gen;
-
-	lock_take(&f->lock);
-	gen = f->fill_generation;
-	lock_drop(&f->lock);
-	return gen != 0 && (meta_getattr(f->io->meta, f->ino, &a) < 0 || a.generation != gen);
+	f->appended &= f->dirty.tree.n > 0;
+	io_view_drop_locked(f);
+	if (a->generation > f->generation)
+		io_file_base_locked(f, a->size, a->generation);
+	else	/* somebody looked since the commit, and took our changes for unpublished */
+		io_file_size_locked(f);
 }
 
 void io_on_publish(struct io *io, void (*fn)(void *arg, uint64_t ino, uint64_t generation),
@@ -231,9 +252,10 @@ void io_on_publish(struct io *io, void (*fn)(void *arg, uint64_t ino, uint64_t g
 	io->published_arg = arg;
 }
 
-int io_publish(struct io_file *f)
+/* -EAGAIN: somebody else published since the fills were read. */
+static int publish_once(struct io_file *f, bool no_fills)
 {
-	struct publish u = { .f = f, .no_fills = fills_stale(f) };
+	struct publish u = { .f = f, .no_fills = no_fills };
 	struct meta_attr a = { 0 };
 	int64_t began = clock_now();
 	int e;
@@ -246,6 +268,8 @@ int io_publish(struct io_file *f)
 		if (e == 0)
 			e = meta_publish(f->io->meta, f->ino, &u.p, &a);
 		/* While `publishing` holds the next one back. */
+		for (unsigned i = 0; e == 0 && i < u.p.nsegs; i++)
+			move_note(f->io, &u.segs[i].seg);
 		if (e == 0 && f->io->published)
 			f->io->published(f->io->published_arg, f->ino, a.generation);
 		(void)fault_point("io.flush.committed");
@@ -258,6 +282,13 @@ int io_publish(struct io_file *f)
 	}
 	publish_free(&u);
 	return e;
+}
+
+int io_publish(struct io_file *f)
+{
+	int e = publish_once(f, false);
+
+	return e == -EAGAIN ? publish_once(f, true) : e;
 }
 
 /* ---- sync ---- */
@@ -287,9 +318,11 @@ int io_sync_file(struct io_file *f, struct tess_req *req, enum io_sync how)
 
 	if (io_file_dirty(f))
 		e = store_and_publish(f, req, how == IO_DURABLE && io->fsync_local);
-	if (e == 0 && how == IO_DURABLE && !io->fsync_local)
-		e = seal_all(io, req);
-	if (e == 0 && how == IO_DURABLE)
+	if (e == -TESS_E_FENCED)
+		io_rescue_file(f);
+	if (e == 0 && (how == IO_TARGETS || (how == IO_DURABLE && !io->fsync_local)))
+		e = seal_file(f, req);
+	if (e == 0 && how != IO_PUBLISH)
 		e = io_checkpoint(io);
 	trace_lat(&io->hists[IO_H_SYNC], clock_now() - began);
 	return e;
@@ -307,6 +340,37 @@ static void sync_one(struct io_file *f, void *arg)
 
 	if (e < 0 && a->err == 0)
 		a->err = e;
+}
+
+#define CUT_PATIENCE (2 * NS_PER_S)
+
+static void cut_one(struct io_file *f, void *arg)
+{
+	const int64_t *deadline = arg;
+	struct tess_req req;
+	bool cut;
+	int e;
+
+	lock_take(&f->lock);
+	cut = f->appended || io_cut_end_locked(f) != META_NO_TRUNC || f->pend.punched.tree.n > 0;
+	lock_drop(&f->lock);
+	if (!cut)
+		return;
+	req_begin(&req, "shared");
+	req.ino = f->ino;
+	req.deadline = *deadline;
+	e = io_sync_file(f, &req, IO_PUBLISH);
+	if (e < 0)
+		log_warn("inode %llu: what was cut or appended is not published: %s",
+			 (unsigned long long)f->ino, err_text(e));
+}
+
+void io_publish_cuts(struct io *io)
+{
+	/* For all of them: the watch is waiting, and with it the beat of this session's lease. */
+	int64_t deadline = clock_now() + CUT_PATIENCE;
+
+	io_files_each(io, cut_one, &deadline);
 }
 
 int io_sync_all(struct io *io, struct tess_req *req)
@@ -374,7 +438,7 @@ static bool others(struct io *io)
 /* What other sessions wrote we do not know, but a checkpoint makes their commits durable as well. */
 int io_before_sync(struct io *io, uint64_t serial)
 {
-	bool all = others(io);
+	bool inherited = atomic_exchange(&io->inherited, false), all = inherited || others(io);
 	struct tess_req req;
 	int e;
 
@@ -383,7 +447,11 @@ int io_before_sync(struct io *io, uint64_t serial)
 	e = stage_sync(io, serial);
 	if (e == 0 && all)
 		e = syncfs(io->stage->dirfd) < 0 ? -errno : 0;
-	return e < 0 ? e : sync_targets(io, &req, all);
+	if (e == 0)
+		e = sync_targets(io, &req, all);
+	if (e < 0 && inherited)
+		atomic_store(&io->inherited, true);
+	return e;
 }
 
 static void *committer_main(void *arg)

@@ -5,6 +5,7 @@
 #include "base/scoped.h"
 #include "io/io_int.h"
 #include <inttypes.h>
+#include <string.h>
 
 static int verify_chunks(struct io *io, const struct meta_segment *seg, void *p, uint64_t *ret_at)
 {
@@ -20,6 +21,17 @@ static int verify_chunks(struct io *io, const struct meta_segment *seg, void *p,
 			return e;
 	}
 	return 0;
+}
+
+/* Sealed, moved or collected while it was read: then the record says so. */
+static bool verify_still(struct io *io, const struct meta_segment *seg)
+{
+	struct meta_segment now;
+	int e = meta_segment_get(io->meta, seg->id, &now);
+
+	return e == 0 ? now.state == seg->state && now.width == seg->width &&
+				memcmp(now.target, seg->target, seg->width * sizeof(seg->target[0])) == 0
+		      : e != -ENOENT;
 }
 
 /* A shard that is longer than its record says is as wrong as one that is shorter. */
@@ -53,7 +65,6 @@ static int verify_sizes(struct io *io, const struct meta_segment *seg, struct te
 
 int io_verify_segment(struct io *io, const struct meta_segment *seg, struct text *why)
 {
-	struct meta_segment now;
 	scoped_free void *p = NULL;
 	uint64_t at = 0;
 	int e = 0;
@@ -61,14 +72,12 @@ int io_verify_segment(struct io *io, const struct meta_segment *seg, struct text
 	if (seg->state != META_STAGED)
 		e = verify_sizes(io, seg, why);
 	if (e < 0)
-		return e;
+		return verify_still(io, seg) ? e : 0;
 	p = mem_alloc(IO_CHUNK);
 	if (!p)
 		return -ENOMEM;
 	e = verify_chunks(io, seg, p, &at);
-	/* Sealed or collected while it was read: then the record says so. */
-	if (e < 0 && (meta_segment_get(io->meta, seg->id, &now) == -ENOENT ||
-		      now.state != seg->state))
+	if (e < 0 && !verify_still(io, seg))
 		return 0;
 	if (e < 0)
 		text_fmt(why, "segment %016" PRIx64 " at %" PRIu64 ": %s", seg->id, at, err_text(e));

@@ -35,11 +35,13 @@ int io_write(struct io_file *f, struct tess_req *req, uint64_t off, const void *
 	if (e < 0)
 		return e;
 	scoped_lock(&f->lock);
+	if (f->rescued || meta_fenced(io->meta))
+		return -TESS_E_FENCED;
 	e = dirty_write(&f->dirty, r, p, f->lay.layout.segment_size);
 	if (e < 0)
 		return e;
 	f->size = MAX(f->size, end);
-	f->mtime = clock_wall_coarse();
+	io_file_touch_locked(f, clock_wall_coarse());
 	io_flush_check_locked(f);
 	io_count(io, IO_WRITES, 1);
 	io_count(io, IO_WRITE_BYTES, len);

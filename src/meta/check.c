@@ -140,7 +140,7 @@ static void check_fix_all(struct check *k)
 {
 	for (unsigned i = 0; i < k->nfix; i++) {
 		struct fix_op o = {k, &k->fix[i]};
-		int err = kv_run(k->m->kv, check_fix_run, &o, NULL);
+		int err = meta_run(k->m, check_fix_run, &o);
 
 		k->fix[i].found.repaired = !err;
 		if (err != -EAGAIN)
@@ -216,6 +216,10 @@ int meta_check(struct meta *m, struct meta_check *c)
 	err = check_tree(&k);
 	if (!err)
 		err = check_data(&k);
+	if (!err)
+		err = check_sessions(&k);
+	if (!err)
+		err = check_locks(&k);
 	check_fix_all(&k);
 	counts_done(&k.links);
 	counts_done(&k.live);

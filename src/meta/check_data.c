@@ -285,6 +285,16 @@ static int check_csum(struct check *k, struct kv_txn *t, struct kv_val key, stru
 	return check_report(k, &f);
 }
 
+/* What is garbage while its segment lives: a sealed one's staging file, objects of a copy or left by a move. */
+static bool garbage_beside(const struct meta_garbage *g, const struct meta_segment *s)
+{
+	if (s->state == META_STAGED)
+		return false;
+	if (g->kind == META_GARBAGE_STAGED)
+		return true;
+	return g->kind != META_GARBAGE_OBJECTS && s->moved == g->serial;
+}
+
 static int check_garbage(struct check *k, struct kv_txn *t, struct kv_val key, struct kv_val v)
 {
 	struct meta_segment s;
@@ -295,38 +305,13 @@ static int check_garbage(struct check *k, struct kv_txn *t, struct kv_val key, s
 	if (key.n != 8 || codec_garbage_get(v, fmt_be64_get(key.p), &g)) {
 		f = check_found("record", 0, 0, check_fix_del, "garbage record is corrupt");
 	} else {
-		/* A sealed segment's staging file is garbage while the segment lives. */
 		err = segment_get(t, g.seg.id, &s);
-		if (err || (g.kind == META_GARBAGE_STAGED && s.state != META_STAGED))
+		if (err || garbage_beside(&g, &s))
 			return absent_ok(err) == -TESS_E_RECORD ? 0 : absent_ok(err);
 		f = check_found("lost-segment", 0, g.seg.id, check_fix_del,
 				"it lives, and is on the garbage list");
 	}
 	check_key(&f, KV_GARBAGE, key);
-	return check_report(k, &f);
-}
-
-static int check_session(struct check *k, struct kv_txn *t, struct kv_val key, struct kv_val v)
-{
-	struct meta_session s;
-	struct meta_segment seg;
-	struct check_fix f;
-	uint64_t garbage;
-	int err;
-
-	if (key.n == 4 && codec_session_get(v, fmt_be32_get(key.p), &s) == 0)
-		return 0;
-	if (key.n == 12 && codec_u64_get(v, FMT_STAGED, &garbage) == 0) {
-		err = garbage ? 0 : segment_get(t, fmt_be64_get((const char *)key.p + 4), &seg);
-		if (err != -ENOENT)
-			return err == -TESS_E_RECORD ? 0 : err;
-		f = check_found("lost-segment", 0, fmt_be64_get((const char *)key.p + 4),
-				check_fix_del,
-				"on a session's list of staged segments, but there is none");
-	} else {
-		f = check_found("record", 0, 0, check_fix_del, "session record is corrupt");
-	}
-	check_key(&f, KV_SESSION, key);
 	return check_report(k, &f);
 }
 
@@ -344,5 +329,5 @@ int check_data(struct check *k)
 		err = check_walk(k, KV_CSUM, check_csum);
 	if (!err)
 		err = check_walk(k, KV_GARBAGE, check_garbage);
-	return err ? err : check_walk(k, KV_SESSION, check_session);
+	return err;
 }

@@ -53,7 +53,9 @@ int check_fix_del(struct kv_txn *t, struct check *k, const struct check_fix *f);
 void check_key(struct check_fix *f, enum kv_db db, struct kv_val key);
 
 int check_tree(struct check *k); /* dentries, inodes, xattrs, orphans */
-int check_data(struct check *k); /* segments, checksums, what is staged, garbage */
+int check_data(struct check *k); /* segments, checksums, garbage */
+int check_sessions(struct check *k); /* and what they tell each other */
+int check_locks(struct check *k);
 /* One file's extents; adds to k->live. */
 int check_file(struct check *k, struct kv_txn *t, const struct meta_attr *a);
 #endif

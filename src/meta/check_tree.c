@@ -131,7 +131,7 @@ static int fix_nlink(struct kv_txn *t, struct check *k, const struct check_fix *
 	if (f->arg == 0)
 		return inode_unlink(t, k->m, &a, a.nlink, a.ctime, NULL);
 	if (a.flags & META_ORPHAN)
-		err = orphan_del(t, k->m, a.ino);
+		err = orphan_del(t, a.ino);
 	a.flags &= ~(uint32_t)META_ORPHAN;
 	a.nlink = (uint32_t)f->arg;
 	a.generation++;
@@ -191,29 +191,9 @@ static int fix_orphan_put(struct kv_txn *t, struct check *k, const struct check_
 	return orphan_put(t, k->m, f->found.ino);
 }
 
-/* Sessions are few, and jumped over. */
-static int orphan_find(struct kv_txn *t, uint64_t ino)
-{
-	struct fmt_key k;
-	struct kv_val v, key;
-	int err = 0;
-
-	for (uint64_t session = 0; session <= UINT32_MAX && !err; session++) {
-		key = key_u32_u64(&k, (uint32_t)session, 0);
-		err = kv_seek(t, KV_ORPHAN, 1, &key, &v);
-		if (err || key.n != 12)
-			break;
-		session = fmt_be32_get(key.p);
-		err = kv_get(t, KV_ORPHAN, key_u32_u64(&k, (uint32_t)session, ino), &v);
-		if (err != -ENOENT)
-			return err;
-		err = 0;
-	}
-	return err ? err : -ENOENT;
-}
-
 static int check_inode(struct check *k, struct kv_txn *t, struct kv_val key, struct kv_val v)
 {
+	uint32_t holder;
 	struct meta_attr a;
 	struct check_fix f;
 	int err;
@@ -225,7 +205,7 @@ static int check_inode(struct check *k, struct kv_txn *t, struct kv_val key, str
 		return check_report(k, &f);
 	}
 	err = check_nlink(k, t, &a);
-	if (!err && a.nlink == 0 && orphan_find(t, a.ino) == -ENOENT) {
+	if (!err && a.nlink == 0 && orphan_holder(t, a.ino, 0, &holder) == -ENOENT) {
 		f = check_found("orphan", a.ino, 0, fix_orphan_put,
 				"inode without links is on no session's list");
 		err = check_report(k, &f);
@@ -258,12 +238,13 @@ static int check_xattr(struct check *k, struct kv_txn *t, struct kv_val key, str
 
 static int check_orphan(struct check *k, struct kv_txn *t, struct kv_val key, struct kv_val v)
 {
+	uint64_t since;
 	uint64_t ino = key.n == 12 ? fmt_be64_get((const char *)key.p + 4) : 0;
 	struct meta_attr a;
 	struct check_fix f;
 	int err = inode_get(t, ino, &a);
 
-	if (key.n != 12 || codec_mark_get(v, FMT_ORPHAN) || err == -TESS_E_STALE ||
+	if (key.n != 12 || codec_u64_get(v, FMT_ORPHAN, &since) || err == -TESS_E_STALE ||
 	    (!err && a.nlink)) {
 		f = check_found("orphan", ino, 0, check_fix_del,
 				"on a session's list of orphans, but %s",

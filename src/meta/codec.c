@@ -163,7 +163,9 @@ bool codec_name_ok(const char *name, size_t n)
 
 /* ---- records ---- */
 
-#define IFLAGS_KNOWN ((uint32_t)(META_HAS_XATTR | META_HAS_ACL | META_DFLT_ACL | META_ORPHAN))
+#define IFLAGS_KNOWN                                                                    \
+	((uint32_t)(META_HAS_XATTR | META_HAS_ACL | META_DFLT_ACL | META_ORPHAN |        \
+		    META_LAMINATED | META_HIDDEN | META_MODE))
 
 size_t codec_inode_put(uint8_t buf[FMT_INODE_LEN], const struct meta_attr *a)
 {
@@ -310,6 +312,9 @@ size_t codec_segment_put(uint8_t buf[FMT_SEGMENT_MAX], const struct meta_segment
 	struct enc e = enc_begin(buf, FMT_SEGMENT);
 
 	put_segment(&e, s);
+	/* Absent where there is none, which is nearly everywhere. */
+	if (s->moved)
+		put64(&e, s->moved);
 	return (size_t)(e.p - buf);
 }
 
@@ -319,10 +324,19 @@ int codec_segment_get(struct kv_val v, tess_segid id, struct meta_segment *ret)
 	struct meta_segment s = {.id = id};
 	bool valid = get_segment(&d, &s);
 
+	if (valid && d.n > 0) {
+		s.moved = get64(&d);
+		valid = s.moved != 0 && s.state != META_STAGED;
+	}
 	if (dec_end(&d, valid))
 		return -TESS_E_RECORD;
 	*ret = s;
 	return 0;
+}
+
+static bool garbage_has_session(uint8_t kind)
+{
+	return kind == META_GARBAGE_COPYING || kind == META_GARBAGE_MOVED;
 }
 
 size_t codec_garbage_put(uint8_t buf[FMT_GARBAGE_MAX], const struct meta_garbage *g)
@@ -333,6 +347,8 @@ size_t codec_garbage_put(uint8_t buf[FMT_GARBAGE_MAX], const struct meta_garbage
 	put64(&e, g->died);
 	put64(&e, g->seg.id);
 	put_segment(&e, &g->seg);
+	if (garbage_has_session(g->kind))
+		put32(&e, g->session);
 	return (size_t)(e.p - buf);
 }
 
@@ -345,8 +361,12 @@ int codec_garbage_get(struct kv_val v, uint64_t serial, struct meta_garbage *ret
 	g.kind = get8(&d);
 	g.died = get64(&d);
 	g.seg.id = get64(&d);
-	valid = get_segment(&d, &g.seg);
-	if (dec_end(&d, valid && (g.kind == META_GARBAGE_OBJECTS || g.kind == META_GARBAGE_STAGED)))
+	valid = get_segment(&d, &g.seg) && g.kind >= META_GARBAGE_OBJECTS && g.kind <= META_GARBAGE_MOVED;
+	if (valid && garbage_has_session(g.kind)) {
+		g.session = get32(&d);
+		valid = g.session != 0 && g.seg.state != META_STAGED;
+	}
+	if (dec_end(&d, valid))
 		return -TESS_E_RECORD;
 	*ret = g;
 	return 0;
@@ -364,6 +384,11 @@ size_t codec_session_put(uint8_t buf[FMT_SESSION_MAX], const struct meta_session
 	put64(&e, s->pid_start);
 	put64(&e, (uint64_t)s->started);
 	put64(&e, (uint64_t)s->heartbeat);
+	put64(&e, (uint64_t)s->beat);
+	put64(&e, (uint64_t)s->lease);
+	put64(&e, s->joined);
+	put64(&e, s->tail);
+	put8(&e, s->fenced);
 	return (size_t)(e.p - buf);
 }
 
@@ -371,6 +396,7 @@ int codec_session_get(struct kv_val v, uint32_t id, struct meta_session *ret)
 {
 	struct dec d = dec_begin(v, FMT_SESSION);
 	struct meta_session s = {.id = id};
+	uint8_t fenced;
 
 	get_str(&d, s.host, sizeof(s.host));
 	get_str(&d, s.boot, sizeof(s.boot));
@@ -380,9 +406,51 @@ int codec_session_get(struct kv_val v, uint32_t id, struct meta_session *ret)
 	s.pid_start = get64(&d);
 	s.started = (int64_t)get64(&d);
 	s.heartbeat = (int64_t)get64(&d);
-	if (dec_end(&d, true))
+	s.beat = (int64_t)get64(&d);
+	s.lease = (int64_t)get64(&d);
+	s.joined = get64(&d);
+	s.tail = get64(&d);
+	fenced = get8(&d);
+	s.fenced = fenced != 0;
+	if (dec_end(&d, fenced <= 1))
 		return -TESS_E_RECORD;
 	*ret = s;
+	return 0;
+}
+
+size_t codec_change_put(uint8_t buf[FMT_CHANGE_MAX], uint32_t session, struct kv_val name)
+{
+	struct enc e = enc_begin(buf, FMT_CHANGE);
+
+	put32(&e, session);
+	put(&e, name.p, name.n);
+	return (size_t)(e.p - buf);
+}
+
+int codec_change_get(struct kv_val key, struct kv_val v, struct meta_change *ret)
+{
+	struct dec d = dec_begin(v, FMT_CHANGE);
+	struct meta_change c = {.session = get32(&d)};
+	const uint8_t *k = key.p;
+	uint8_t kind;
+
+	if (d.bad || (key.n != 17 && key.n != 25))
+		return -TESS_E_RECORD;
+	kind = k[8];
+	c.serial = fmt_be64_get(k);
+	c.kind = (enum meta_change_kind)kind;
+	c.ino = fmt_be64_get(k + 9);
+	if (kind < META_CHANGE_ATTR || kind > META_CHANGE_ORPHAN)
+		return -TESS_E_RECORD;
+	if ((kind == META_CHANGE_NAME) != (key.n == 25))
+		return -TESS_E_RECORD;
+	if (kind == META_CHANGE_NAME ? !codec_name_ok((const char *)d.p, d.n) : d.n != 0)
+		return -TESS_E_RECORD;
+	if (kind == META_CHANGE_NAME) {
+		c.name = (const char *)d.p;
+		c.nlen = d.n;
+	}
+	*ret = c;
 	return 0;
 }
 
@@ -403,19 +471,6 @@ int codec_u64_get(struct kv_val v, enum fmt_tag tag, uint64_t *ret)
 		return -TESS_E_RECORD;
 	*ret = x;
 	return 0;
-}
-
-size_t codec_mark_put(uint8_t buf[FMT_HEAD], enum fmt_tag tag)
-{
-	codec_head_put(buf, tag);
-	return FMT_HEAD;
-}
-
-int codec_mark_get(struct kv_val v, enum fmt_tag tag)
-{
-	struct dec d = dec_begin(v, tag);
-
-	return dec_end(&d, true);
 }
 
 int codec_bytes_get(struct kv_val v, enum fmt_tag tag, struct kv_val *ret)
@@ -439,7 +494,7 @@ uint32_t codec_csum_get(struct kv_val bytes, uint32_t i)
 /* ---- the file system's own record, which ends in its checksum ---- */
 
 #define SUPER_FIXED \
-	(FMT_HEAD + FMT_MAGIC_LEN + 4 + 3 * 8 + 8 + 16 + 2 + META_LABEL_MAX + 8 + 8 + 2 + 4)
+	(FMT_HEAD + FMT_MAGIC_LEN + 4 + 3 * 8 + 8 + 16 + 2 + META_LABEL_MAX + 8 + 8 + 2 + 2 + 4)
 #define SUPER_TARGET (2 + 2 + 2 + 15 + 2 + META_URI_MAX)
 
 uint8_t *codec_super_put(const struct meta_super *s, size_t *ret_n)
@@ -469,6 +524,9 @@ uint8_t *codec_super_put(const struct meta_super *s, size_t *ret_n)
 		put_str(&e, s->targets[i].tier, sizeof(s->targets[i].tier) - 1);
 		put_str(&e, s->targets[i].uri, META_URI_MAX);
 	}
+	/* Absent where there is none, so that a program that knows no modes reads the record. */
+	if (s->mark)
+		put16(&e, s->mark);
 	put32(&e, crc32c(0, buf, (size_t)(e.p - buf)));
 	*ret_n = (size_t)(e.p - buf);
 	return buf;
@@ -520,6 +578,10 @@ int codec_super_get(struct kv_val v, struct meta_super *ret)
 	ret->layout.mapper = get16(&d);
 	ret->layout.segment_size = get32(&d);
 	ok = get_targets(&d, ret);
+	if (d.n > 4) {
+		ret->mark = get16(&d);
+		ok = ok && ret->mark && ret->mark <= META_MODE >> META_MODE_SHIFT;
+	}
 	crc = get32(&d);
 	return dec_end(&d, ok && head[1] == FMT_RECORD_VERSION && ret->format == FMT_VERSION &&
 				   crc == crc32c(0, v.p, v.n - 4));

@@ -6,9 +6,10 @@
  * -TESS_E_RECORD, for whatever bytes it is given; a *_put() returns the length it wrote, and what
  * it wrote always passes the *_get().
  */
+#include "base/pack.h"
 #include "meta/format.h"
+#include "meta/lock.h"
 #include "meta/meta.h"
-#include <endian.h>
 #include <string.h>
 
 /* ---- keys ---- */
@@ -19,22 +20,15 @@ struct fmt_key {
 };
 static inline void fmt_be64(void *p, uint64_t x)
 {
-	x = htobe64(x);
-	memcpy(p, &x, 8);
+	put_be64(p, x);
 }
 static inline uint64_t fmt_be64_get(const void *p)
 {
-	uint64_t x;
-
-	memcpy(&x, p, 8);
-	return be64toh(x);
+	return get_be64(p);
 }
 static inline uint32_t fmt_be32_get(const void *p)
 {
-	uint32_t x;
-
-	memcpy(&x, p, 4);
-	return be32toh(x);
+	return get_be32(p);
 }
 static inline struct kv_val key_u64(struct fmt_key *k, uint64_t a)
 {
@@ -51,8 +45,7 @@ static inline struct kv_val key_u64_u64(struct fmt_key *k, uint64_t a, uint64_t 
 }
 static inline struct kv_val key_u32(struct fmt_key *k, uint32_t a)
 {
-	a = htobe32(a);
-	memcpy(k->b, &a, 4);
+	put_be32(k->b, a);
 	k->n = 4;
 	return kv_val(k->b, 4);
 }
@@ -69,6 +62,14 @@ static inline struct kv_val key_xattr(struct fmt_key *k, uint64_t ino, const cha
 	memcpy(k->b + 8, name, n);
 	k->n = 8 + n;
 	return kv_val(k->b, k->n);
+}
+static inline struct kv_val key_change(struct fmt_key *k, uint64_t serial, uint8_t kind, uint64_t ino)
+{
+	fmt_be64(k->b, serial);
+	k->b[8] = kind;
+	fmt_be64(k->b + 9, ino);
+	k->n = 17;
+	return kv_val(k->b, 17);
 }
 static inline struct kv_val key_str(const char *s)
 {
@@ -104,11 +105,16 @@ size_t codec_garbage_put(uint8_t buf[FMT_GARBAGE_MAX], const struct meta_garbage
 int codec_garbage_get(struct kv_val v, uint64_t serial, struct meta_garbage *ret);
 size_t codec_session_put(uint8_t buf[FMT_SESSION_MAX], const struct meta_session *s);
 int codec_session_get(struct kv_val v, uint32_t id, struct meta_session *ret);
-/* A record that is a u64, or nothing but its head. */
+size_t codec_change_put(uint8_t buf[FMT_CHANGE_MAX], uint32_t session, struct kv_val name);
+/* From key and value; the name stays the record's. */
+int codec_change_get(struct kv_val key, struct kv_val v, struct meta_change *ret);
+/* A record that is a u64. */
 size_t codec_u64_put(uint8_t buf[FMT_HEAD + 8], enum fmt_tag tag, uint64_t x);
 int codec_u64_get(struct kv_val v, enum fmt_tag tag, uint64_t *ret);
-size_t codec_mark_put(uint8_t buf[FMT_HEAD], enum fmt_tag tag);
-int codec_mark_get(struct kv_val v, enum fmt_tag tag);
+/* A lock is in its key as much as in its record. */
+struct kv_val key_lock(struct fmt_key *k, const struct meta_lock *l);
+size_t codec_lock_put(uint8_t buf[FMT_LOCK_LEN], const struct meta_lock *l);
+int codec_lock_get(struct kv_val key, struct kv_val v, struct meta_lock *ret);
 /* Head, then raw bytes: xattr values, symlinks, checksums. *ret is what follows the head. */
 void codec_head_put(uint8_t *buf, enum fmt_tag tag);
 int codec_bytes_get(struct kv_val v, enum fmt_tag tag, struct kv_val *ret);

@@ -84,18 +84,34 @@ int dentry_put(struct kv_txn *t, uint64_t dir, struct kv_val name, const struct 
 	struct fmt_dentry f = {d->ino, d->type & S_IFMT, name.p, name.n};
 	uint8_t buf[FMT_DENTRY_MAX];
 	struct fmt_key k;
+	int err;
 
 	if (!d->cookie)
 		return -ENOSPC; /* 256 names of one 55-bit hash */
-	return kv_put(t, KV_DENTRY, key_u64_u64(&k, dir, d->cookie),
-		      kv_val(buf, codec_dentry_put(buf, &f)));
+	err = kv_put(t, KV_DENTRY, key_u64_u64(&k, dir, d->cookie),
+		     kv_val(buf, codec_dentry_put(buf, &f)));
+	return err ? err : change_note_name(t, dir, d->cookie, name);
+}
+
+/* What goes is known by its place here, by its name to others. */
+static int dentry_note_gone(struct kv_txn *t, struct kv_val key, uint64_t dir, uint64_t cookie)
+{
+	struct fmt_dentry f;
+	struct kv_val v;
+	int err = kv_get(t, KV_DENTRY, key, &v);
+
+	if (!err)
+		err = codec_dentry_get(v, &f);
+	return err ? err : change_note_name(t, dir, cookie, kv_val(f.name, f.nlen));
 }
 
 int dentry_del(struct kv_txn *t, uint64_t dir, const struct dent *d)
 {
 	struct fmt_key k;
+	struct kv_val key = key_u64_u64(&k, dir, d->cookie);
+	int err = change_noting(t) ? dentry_note_gone(t, key, dir, d->cookie) : 0;
 
-	return kv_del(t, KV_DENTRY, key_u64_u64(&k, dir, d->cookie));
+	return err ? err : kv_del(t, KV_DENTRY, key);
 }
 
 int dentry_empty(struct kv_txn *t, uint64_t dir)
@@ -175,12 +191,11 @@ static int dentry_create(struct kv_txn *t, void *arg)
 		return -EMLINK;
 	d.ino = a.ino;
 	d.type = a.mode & S_IFMT;
-	inode_touch(&dir, o->now);
 	err = dentry_put(t, o->parent, o->name, &d);
 	if (!err)
 		err = inode_put(t, &a);
 	if (!err)
-		err = inode_put(t, &dir);
+		err = inode_entry_changed(t, o->m, &dir, o->now, S_ISDIR(a.mode));
 	if (!err)
 		*o->ret = a;
 	return err;
@@ -212,7 +227,7 @@ int meta_create(struct meta *m, uint64_t parent, const char *name, size_t nlen,
 		err = new_check(in);
 	if (!err)
 		err = ino_take(m, &o.ino);
-	return err ? err : kv_run(m->kv, dentry_create, &o, NULL);
+	return err ? err : meta_run(m, dentry_create, &o);
 }
 
 static int dentry_tmpfile(struct kv_txn *t, void *arg)
@@ -236,7 +251,7 @@ int meta_tmpfile(struct meta *m, uint64_t parent, const struct meta_new *in, int
 	struct dentry_op o = {.m = m, .parent = parent, .in = in, .now = now, .ret = ret};
 	int err = S_ISREG(in->mode) ? ino_take(m, &o.ino) : -EINVAL;
 
-	return err ? err : kv_run(m->kv, dentry_tmpfile, &o, NULL);
+	return err ? err : meta_run(m, dentry_tmpfile, &o);
 }
 
 static int dentry_link(struct kv_txn *t, void *arg)
@@ -257,7 +272,7 @@ static int dentry_link(struct kv_txn *t, void *arg)
 		return err ? err : -EEXIST;
 	if (a.nlink >= NLINK_MAX)
 		return -EMLINK;
-	err = a.flags & META_ORPHAN ? orphan_del(t, o->m, a.ino) : 0;
+	err = a.flags & META_ORPHAN ? orphan_del(t, a.ino) : 0;
 	if (err)
 		return err;
 	a.flags &= ~(uint32_t)META_ORPHAN;
@@ -267,12 +282,11 @@ static int dentry_link(struct kv_txn *t, void *arg)
 	a.generation++;
 	d.ino = a.ino;
 	d.type = a.mode & S_IFMT;
-	inode_touch(&dir, o->now);
 	err = dentry_put(t, o->parent, o->name, &d);
 	if (!err)
 		err = inode_put(t, &a);
 	if (!err)
-		err = inode_put(t, &dir);
+		err = inode_entry_changed(t, o->m, &dir, o->now, false);
 	if (!err)
 		*o->ret = a;
 	return err;
@@ -289,7 +303,7 @@ int meta_link(struct meta *m, uint64_t ino, uint64_t parent, const char *name, s
 			      .ret = ret};
 	int err = dentry_name_check(name, nlen);
 
-	return err ? err : kv_run(m->kv, dentry_link, &o, NULL);
+	return err ? err : meta_run(m, dentry_link, &o);
 }
 
 static int dentry_unlink(struct kv_txn *t, void *arg)
@@ -315,9 +329,8 @@ static int dentry_unlink(struct kv_txn *t, void *arg)
 		err = inode_unlink(t, o->m, &a, o->dir ? a.nlink : 1, o->now, o->gone);
 	if (err)
 		return err == -TESS_E_STALE ? -TESS_E_RECORD : err;
-	inode_touch(&dir, o->now);
 	dir.nlink -= o->dir;
-	return inode_put(t, &dir);
+	return inode_entry_changed(t, o->m, &dir, o->now, o->dir);
 }
 
 static int dentry_remove(struct meta *m, uint64_t parent, struct kv_val name, int64_t now, bool dir,
@@ -329,7 +342,7 @@ static int dentry_remove(struct meta *m, uint64_t parent, struct kv_val name, in
 	int err = dentry_name_check(name.p, name.n);
 
 	if (!err)
-		err = kv_run(m->kv, dentry_unlink, &o, NULL);
+		err = meta_run(m, dentry_unlink, &o);
 	if (!err && ret)
 		*ret = gone;
 	return err;

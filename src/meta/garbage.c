@@ -9,25 +9,46 @@
 
 #define GARBAGE_PER_COMMIT_BITS 20
 
-int garbage_add(struct kv_txn *t, enum meta_garbage_kind kind, const struct meta_segment *s,
-		uint64_t *ret_serial)
+int garbage_get(struct kv_txn *t, uint64_t serial, struct meta_garbage *ret)
 {
-	struct meta_garbage g = {.kind = (uint8_t)kind, .seg = *s, .died = t->serial - 1};
+	struct fmt_key k;
+	struct kv_val v;
+	int err = kv_get(t, KV_GARBAGE, key_u64(&k, serial), &v);
+
+	return err ? err : codec_garbage_get(v, serial, ret);
+}
+
+int garbage_put(struct kv_txn *t, const struct meta_garbage *g)
+{
 	uint8_t buf[FMT_GARBAGE_MAX];
+	struct fmt_key k;
+
+	return kv_put(t, KV_GARBAGE, key_u64(&k, g->serial), kv_val(buf, codec_garbage_put(buf, g)));
+}
+
+int garbage_new(struct kv_txn *t, struct meta_garbage *g)
+{
 	struct fmt_key k;
 	struct kv_val v, key = key_u64(&k, UINT64_MAX);
 	int err = kv_seek(t, KV_GARBAGE, -1, &key, &v);
 
-	g.serial = t->serial << GARBAGE_PER_COMMIT_BITS;
+	g->died = t->serial - 1;
+	g->serial = t->serial << GARBAGE_PER_COMMIT_BITS;
 	if (!err) {
 		if (key.n != 8)
 			return -TESS_E_RECORD;
-		g.serial = MAX(g.serial, fmt_be64_get(key.p) + 1);
+		g->serial = MAX(g->serial, fmt_be64_get(key.p) + 1);
 	}
 	err = absent_ok(err);
-	if (!err)
-		err = kv_put(t, KV_GARBAGE, key_u64(&k, g.serial),
-			     kv_val(buf, codec_garbage_put(buf, &g)));
+	return err ? err : garbage_put(t, g);
+}
+
+int garbage_add(struct kv_txn *t, enum meta_garbage_kind kind, const struct meta_segment *s,
+		uint64_t *ret_serial)
+{
+	struct meta_garbage g = {.kind = (uint8_t)kind, .seg = *s};
+	int err = garbage_new(t, &g);
+
 	if (!err)
 		*ret_serial = g.serial;
 	return err;
@@ -75,13 +96,10 @@ static int garbage_strike(struct kv_txn *t, struct meta *m, uint64_t serial)
 {
 	struct meta_garbage g;
 	struct fmt_key k;
-	struct kv_val v;
 	uint32_t session;
 	uint64_t of;
-	int err = kv_get(t, KV_GARBAGE, key_u64(&k, serial), &v);
+	int err = garbage_get(t, serial, &g);
 
-	if (!err)
-		err = codec_garbage_get(v, serial, &g);
 	if (!err)
 		err = kv_del(t, KV_GARBAGE, key_u64(&k, serial));
 	if (err)
@@ -108,5 +126,5 @@ int meta_garbage_done(struct meta *m, const uint64_t *serials, unsigned n)
 {
 	struct garbage_op o = {.m = m, .serials = serials, .n = n};
 
-	return n ? kv_run(m->kv, garbage_run_done, &o, NULL) : 0;
+	return n ? meta_run(m, garbage_run_done, &o) : 0;
 }

@@ -16,12 +16,20 @@ int inode_get(struct kv_txn *t, uint64_t ino, struct meta_attr *ret)
 	return codec_inode_get(v, ino, ret);
 }
 
-int inode_put(struct kv_txn *t, const struct meta_attr *a)
+static int inode_store(struct kv_txn *t, const struct meta_attr *a)
 {
 	uint8_t buf[FMT_INODE_LEN];
 	struct fmt_key k;
 
 	return kv_put(t, KV_INODE, key_u64(&k, a->ino), kv_val(buf, codec_inode_put(buf, a)));
+}
+
+int inode_put(struct kv_txn *t, const struct meta_attr *a)
+{
+	int err = inode_store(t, a);
+
+	/* Of a new one nobody can have heard. */
+	return err || a->generation == 1 ? err : change_note(t, META_CHANGE_ATTR, a->ino);
 }
 
 int inode_dir(struct kv_txn *t, uint64_t ino, struct meta_attr *ret)
@@ -35,6 +43,8 @@ int inode_dir(struct kv_txn *t, uint64_t ino, struct meta_attr *ret)
 		return -ENOTDIR;
 	if (a.nlink == 0)
 		return -ENOENT;
+	if (a.flags & META_LAMINATED)
+		return -EPERM;
 	*ret = a;
 	return 0;
 }
@@ -45,35 +55,26 @@ void inode_touch(struct meta_attr *a, int64_t now)
 	a->generation++;
 }
 
-int orphan_put(struct kv_txn *t, struct meta *m, uint64_t ino)
+/* How late the times of `a` may be. */
+int64_t inode_relax(const struct meta *m, const struct meta_attr *a)
 {
-	uint8_t buf[FMT_HEAD];
-	struct fmt_key k;
+	int64_t relax = atomic_load_explicit(&m->relax, memory_order_relaxed);
+	unsigned exact = atomic_load_explicit(&m->relax_not, memory_order_relaxed);
 
-	return kv_put(t, KV_ORPHAN, key_u32_u64(&k, atomic_load(&m->session), ino),
-		      kv_val(buf, codec_mark_put(buf, FMT_ORPHAN)));
+	return exact >> meta_mark(a->flags) & 1 ? 0 : relax;
 }
 
-/* Sessions are few; each one's part of the database is jumped over. */
-int orphan_del(struct kv_txn *t, struct meta *m, uint64_t ino)
+/*
+ * A directory's record is one page more for each name that comes or goes, and the one that all creators in
+ * it write. Relaxed, its times are right to within `relax`; they never run ahead.
+ */
+int inode_entry_changed(struct kv_txn *t, const struct meta *m, struct meta_attr *dir, int64_t now,
+			bool must)
 {
-	struct fmt_key k;
-	struct kv_val key, v;
-	uint32_t session = 0;
-	int err = kv_del(t, KV_ORPHAN, key_u32_u64(&k, atomic_load(&m->session), ino));
-
-	if (err != -ENOENT)
-		return err;
-	for (;;) {
-		key = key_u32_u64(&k, session, 0);
-		err = kv_seek(t, KV_ORPHAN, 1, &key, &v);
-		if (err || key.n != 12)
-			return err ? absent_ok(err) : -TESS_E_RECORD;
-		session = fmt_be32_get(key.p);
-		err = kv_del(t, KV_ORPHAN, key_u32_u64(&k, session, ino));
-		if (err != -ENOENT || session++ == UINT32_MAX)
-			return absent_ok(err);
-	}
+	if (!must && now >= dir->mtime && now - dir->mtime < inode_relax(m, dir))
+		return 0;
+	inode_touch(dir, now);
+	return inode_put(t, dir);
 }
 
 int inode_unlink(struct kv_txn *t, struct meta *m, struct meta_attr *a, unsigned n, int64_t now,
@@ -128,6 +129,11 @@ int inode_init(struct kv_txn *t, const struct meta_attr *parent, const struct me
 	a->size = S_ISDIR(a->mode) ? TESS_BLOCK : 0;
 	a->atime = a->mtime = a->ctime = a->btime = now;
 	a->layout = parent->layout;
+	a->flags |= parent->flags & META_MODE;
+	if (S_ISREG(a->mode) && in->hidden && (in->hidden_marks >> meta_mark(a->flags) & 1)) {
+		a->flags |= META_HIDDEN;
+		a->rdev = in->hidden;
+	}
 	if (parent->mode & S_ISGID) {
 		a->gid = parent->gid;
 		if (S_ISDIR(a->mode))
@@ -183,6 +189,15 @@ static void inode_assign(struct meta_attr *a, unsigned mask, const struct meta_a
 		a->btime = in->btime;
 	if (mask & META_SET_LAYOUT)
 		a->layout = in->layout;
+	if (mask & META_SET_MARK)
+		a->flags = (a->flags & ~(uint32_t)META_MODE) | (in->flags & META_MODE);
+	if (mask & META_SET_FLAGS) {
+		const uint32_t bits = META_LAMINATED | META_HIDDEN | META_MODE;
+
+		a->flags = (a->flags & ~bits) | (in->flags & bits);
+		if (S_ISREG(a->mode))
+			a->rdev = a->flags & META_HIDDEN ? in->rdev : 0;
+	}
 }
 
 /*
@@ -202,6 +217,9 @@ static int inode_setattr(struct kv_txn *t, void *arg)
 
 	if (err)
 		return err;
+	/* Others have been told that they need not ask again. */
+	if ((a.flags & META_LAMINATED) && !(o->mask & META_SET_FLAGS))
+		return -EPERM;
 	inode_assign(&a, o->mask, o->in);
 	a.ctime = o->mask & META_SET_CTIME ? o->in->ctime : o->now;
 	if (!inode_read_only_touched(o->mask))
@@ -213,7 +231,7 @@ static int inode_setattr(struct kv_txn *t, void *arg)
 		err = acl_chmod(t, &a);
 	}
 	if (!err)
-		err = inode_put(t, &a);
+		err = inode_read_only_touched(o->mask) ? inode_store(t, &a) : inode_put(t, &a);
 	if (!err)
 		*o->ret = a;
 	return err;
@@ -224,101 +242,9 @@ int meta_setattr(struct meta *m, uint64_t ino, unsigned mask, const struct meta_
 {
 	struct meta_attr a;
 	struct inode_op o = {m, ino, mask, in, now, &a};
-	int err = kv_run(m->kv, inode_setattr, &o, NULL);
+	int err = meta_run(m, inode_setattr, &o);
 
 	if (!err && ret)
 		*ret = a;
-	return err;
-}
-
-/* ---- orphans ---- */
-
-struct reclaim {
-	struct meta *m;
-	const uint64_t *inos;
-	unsigned n, budget, max_work;
-	bool more;
-};
-
-/* Content goes first, so that a file of any size takes bounded steps. */
-static int inode_reclaim(struct kv_txn *t, struct reclaim *r, struct tally *y, uint64_t ino)
-{
-	struct meta_attr a;
-	struct fmt_key k;
-	int err = inode_get(t, ino, &a);
-
-	if (err == -TESS_E_STALE)
-		return orphan_del(t, r->m, ino);
-	if (err || !(a.flags & META_ORPHAN))
-		return err; /* linked again, an O_TMPFILE */
-	err = extent_drop(t, y, &a, &r->budget);
-	if (!err && r->budget)
-		err = xattr_drop_all(t, ino, &r->budget);
-	if (err)
-		return err;
-	if (!r->budget)
-		return inode_put(t, &a);
-	r->budget--;
-	err = kv_del(t, KV_INODE, key_u64(&k, ino));
-	return err ? err : orphan_del(t, r->m, ino);
-}
-
-static int reclaim_run(struct kv_txn *t, void *arg)
-{
-	struct reclaim *r = arg;
-	struct tally y;
-	int err = 0;
-
-	r->budget = r->max_work;
-	tally_init(&y, r->m);
-	for (unsigned i = 0; i < r->n && !err && r->budget; i++)
-		err = inode_reclaim(t, r, &y, r->inos[i]);
-	if (!err)
-		err = tally_apply(&y, t);
-	tally_done(&y);
-	r->more = r->budget == 0;
-	return err;
-}
-
-int meta_reclaim(struct meta *m, const uint64_t *inos, unsigned n, unsigned max_work, int64_t now,
-		 bool *ret_more)
-{
-	struct reclaim r = {m, inos, n, 0, MAX(max_work, 1u), false};
-	int err = n ? kv_run(m->kv, reclaim_run, &r, NULL) : 0;
-
-	(void)now;
-	if (!err)
-		*ret_more = r.more;
-	return err;
-}
-
-struct orphans {
-	uint32_t session;
-	uint64_t after;
-	uint64_t *ret;
-	unsigned max, n;
-};
-
-static int orphans_run(struct kv_txn *t, void *arg)
-{
-	struct orphans *o = arg;
-	struct fmt_key k;
-	struct kv_val v, key = key_u32_u64(&k, o->session, o->after + 1);
-	int err = kv_seek(t, KV_ORPHAN, 1, &key, &v);
-
-	while (!err && o->n < o->max && key.n == 12 && fmt_be32_get(key.p) == o->session) {
-		o->ret[o->n++] = fmt_be64_get((const char *)key.p + 4);
-		err = kv_step(t, KV_ORPHAN, 1, &key, &v);
-	}
-	return absent_ok(err);
-}
-
-int meta_orphans(struct meta *m, uint64_t after, uint64_t *ret, unsigned max, unsigned *ret_n)
-{
-	struct orphans o = {atomic_load(&m->session), after, ret, max, 0};
-	int err = after == UINT64_MAX ? 0 : kv_read(m->kv, orphans_run, &o);
-
-	if (!err)
-		*ret_n = o.n;
 	return err;
 }

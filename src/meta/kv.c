@@ -10,6 +10,7 @@ int kv_read(struct kv *kv, int (*fn)(struct kv_txn *, void *arg), void *arg)
 	struct kv_txn *t;
 	int err = kv->ops->begin(kv, false, &t);
 
+	trace_add(&kv->count[0], 1);
 	if (err)
 		return err;
 	err = fn(t, arg);
@@ -22,10 +23,12 @@ int kv_run(struct kv *kv, int (*fn)(struct kv_txn *, void *arg), void *arg, uint
 	struct kv_txn *t;
 	int err;
 
+	trace_add(&kv->count[1], 1);
 	do {
 		err = kv->ops->begin(kv, true, &t);
 		if (err)
 			return err;
+		t->ctx = NULL;
 		err = fn(t, arg);
 		if (!err)
 			err = fault_point("kv.commit");

@@ -10,6 +10,7 @@
  * without a single writer reports a conflict at commit as -TESS_E_KV_CONFLICT and kv_run() runs the
  * closure again.
  */
+#include "base/trace.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -30,6 +31,8 @@ enum kv_db {
 	KV_GARBAGE,	/* serial → segment or staging file that may go */
 	KV_SESSION,	/* id → session */
 	KV_ORPHAN,	/* session, ino → unlinked but maybe open */
+	KV_CHANGE,	/* commit, kind, ino → what other sessions have to hear of */
+	KV_LOCK,	/* ino, session, owner, kind, start → a lock held, or waited for */
 	KV_NDBS
 };
 
@@ -69,11 +72,13 @@ struct kv_ops {
 /* First member of an engine's struct. */
 struct kv {
 	const struct kv_ops *ops;
+	struct trace_counter count[2];	/* transactions through the front below: [write] */
 };
 struct kv_txn {
 	struct kv *kv;
 	bool       write;
 	uint64_t   serial;	/* of the snapshot; of a write: what its commit will have */
+	void      *ctx;		/* of whoever runs the closure; NULL from kv_run() */
 };
 
 struct kv_conf {
@@ -86,6 +91,11 @@ struct kv_conf {
 };
 int kv_lmdb_open(struct kv **ret, const struct kv_conf *conf, struct text *why);
 int kv_mem_open(struct kv **ret, const struct kv_conf *conf, struct text *why);	/* tests; dir ignored */
+/*
+ * `on`, which becomes the new one's, as far away as `ns`: each read transaction begins and each commit
+ * ends so much later.
+ */
+int kv_latency_open(struct kv **ret, struct kv *on, int64_t ns);
 
 /*
  * Runs fn in one transaction. A write commits when fn returns 0 and aborts otherwise; fn may run several

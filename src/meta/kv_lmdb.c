@@ -15,7 +15,8 @@ static const char *const db_names[KV_NDBS + 1] = {
 	[KV_SUPER] = "super",	[KV_INODE] = "inode",	  [KV_DENTRY] = "dentry",
 	[KV_XATTR] = "xattr",	[KV_EXTENT] = "extent",	  [KV_SEGMENT] = "segment",
 	[KV_CSUM] = "csum",	[KV_GARBAGE] = "garbage", [KV_SESSION] = "session",
-	[KV_ORPHAN] = "orphan",
+	[KV_ORPHAN] = "orphan",	[KV_CHANGE] = "change",
+	[KV_LOCK] = "lock",
 };
 
 #define KEY_MAX 511u /* LMDB's */

@@ -41,6 +41,7 @@ struct meta_super {
 	char     label[META_LABEL_MAX + 1];
 	int64_t  created;
 	struct meta_layout layout;
+	uint16_t mark;		/* consistency mode of inodes without a META_MODE mark, 0: the mount's */
 	unsigned ntargets;
 	struct meta_target targets[TESS_TARGETS_MAX];
 };
@@ -58,6 +59,12 @@ void meta_close(struct meta *m);	/* closes kv; NULL is fine */
 const struct meta_super *meta_super(const struct meta *m);
 struct kv *meta_kv(const struct meta *m);
 int meta_super_update(struct meta *m, const struct meta_super *super);	/* label, layout, targets */
+/*
+ * From now on what this session changes leaves out what only tells when it did: a directory's mtime and
+ * ctime are up to `ns` older than its last entry, a rename within a directory leaves the ctime of what it
+ * renames. 0: exact, as at the start; and so is whatever has mark i where bit i of `exact` is set.
+ */
+void meta_relax(struct meta *m, int64_t ns, unsigned exact);
 
 /* ---- sessions ---- */
 
@@ -67,7 +74,13 @@ struct meta_session {
 	uint64_t pidns;			/* inode of /proc/self/ns/pid */
 	uint32_t pid;
 	uint64_t pid_start;		/* field 22 of /proc/PID/stat: a reused pid is another process */
-	int64_t  started, heartbeat;
+	int64_t  started, heartbeat;	/* wall clock: for people, and other hosts */
+	int64_t  beat;			/* the same beat on this host's monotonic clock: leases go by it */
+	int64_t  lease;			/* ns it may be silent, by its own word; 0: 30 s */
+	uint64_t joined;		/* the commit that registered it */
+	/* Every commit up to here it knows of; UINT64_MAX: it caches nothing, nobody waits for it */
+	uint64_t tail;
+	bool     fenced;		/* nothing it has not published will be */
 	char     mountpoint[256];
 };
 /*
@@ -75,14 +88,65 @@ struct meta_session {
  * OTHER_PIDNS, with `why`) while a live-looking session of elsewhere exists.
  */
 int meta_session_begin(struct meta *m, const char *mountpoint, int64_t now, struct text *why);
+void meta_lease(struct meta *m, int64_t ns);	/* of the session that begins next */
 int meta_session_beat(struct meta *m, int64_t now);
 int meta_session_end(struct meta *m);		/* nothing of it is left: no orphans, no staged segments */
 uint32_t meta_session_id(const struct meta *m);	/* 0: none */
 int meta_sessions(struct meta *m, struct meta_session *ret, unsigned max, unsigned *ret_n);
+int meta_session_get(struct meta *m, uint32_t id, struct meta_session *ret);	/* -ENOENT */
 /* Its process is gone (this host, this boot or not) */
 bool meta_session_dead(const struct meta_session *s);
 /* Takes over a dead session: its orphans and staged segments now belong to ours; its record goes. */
 int meta_session_adopt(struct meta *m, uint32_t dead);
+
+/*
+ * Fencing. Who needs something of a session whose process lives but has not beaten for its lease
+ * fences it: from that commit on each write transaction of that session fails -TESS_E_FENCED, so
+ * nothing it did under a lock it no longer holds is ever published. Only its end takes it back.
+ */
+/* Its last beat is older than its lease; now: clock_now(). False for one that is fenced already or has no beat. */
+bool meta_session_lapsed(const struct meta_session *s, int64_t now);
+int  meta_fence(struct meta *m, uint32_t session);	/* 0 when it was fenced before; -ENOENT; -EINVAL: ourselves */
+bool meta_fenced(const struct meta *m);		/* we are, as far as we know; a write transaction knows for sure */
+
+/*
+ * What others changed. Every write transaction leaves a note of the inodes and names it changed
+ * while more than one session is registered; a session looks from where it stopped and says how far
+ * it came (its tail), and what every tail has passed goes. The log is bounded: one that fell off it has lost
+ * count and must take everything it cached for old.
+ */
+enum meta_change_kind {
+	META_CHANGE_ATTR = 1,	/* of an inode; a directory's when an entry comes or goes, too */
+	META_CHANGE_DATA,	/* published bytes or size; an ATTR comes with it */
+	META_CHANGE_NAME,	/* an entry of directory `ino` came, went or is another inode now */
+	META_CHANGE_ORPHAN,	/* the last link went */
+};
+struct meta_change {
+	uint64_t serial;	/* of its commit */
+	uint32_t session;	/* whose */
+	enum meta_change_kind kind;
+	uint64_t ino;
+	const char *name;	/* NAME: valid during the callback, not terminated; else NULL */
+	size_t   nlen;
+};
+struct meta_look {
+	uint64_t serial;	/* everything up to here was told */
+	bool     more;		/* call again from there: it was much */
+	bool     lost;		/* notes between `after` and serial are gone */
+	unsigned notes;		/* that were passed, our own included */
+	unsigned sessions;	/* registered, ours included */
+	uint64_t joined;	/* the newest session's */
+	bool     fenced;
+};
+/* One read transaction; fn is called inside it and may not call meta. Own changes are left out. */
+int meta_look(struct meta *m, uint64_t after, void (*fn)(void *arg, const struct meta_change *c),
+	      void *arg, struct meta_look *ret);
+int meta_tail(struct meta *m, uint64_t serial);	/* we know everything up to it; trims the log */
+/*
+ * The lowest tail of the other sessions that live and are not fenced: what was committed up to it
+ * nobody has yet to hear of. UINT64_MAX: there are none.
+ */
+int meta_tails(struct meta *m, uint64_t *ret);
 tess_segid meta_segment_new(struct meta *m);	/* no transaction but once every 2^32 */
 
 /* ---- inodes ---- */
@@ -92,7 +156,7 @@ struct meta_attr {
 	uint64_t generation;	/* grows with every change of content or attributes but a reader's atime */
 	uint64_t parent;	/* a directory's parent; a file's last known one, a hint */
 	uint32_t mode, uid, gid, nlink;
-	uint64_t rdev;
+	uint64_t rdev;		/* of a META_HIDDEN file: the session that writes it */
 	uint64_t size;
 	uint64_t bytes;		/* published bytes that extents cover: st_blocks × 512, rounded up */
 	int64_t  atime, mtime, ctime, btime;
@@ -104,13 +168,23 @@ enum meta_iflag {
 	META_HAS_ACL   = 1 << 1,
 	META_DFLT_ACL  = 1 << 2,	/* directory with a default ACL */
 	META_ORPHAN    = 1 << 3,	/* nlink 0, kept for open handles */
+	META_LAMINATED = 1 << 4,	/* content (a directory: its names) never changes again */
+	META_HIDDEN    = 1 << 5,	/* a regular file whose content is session rdev's alone until it is laminated */
+	META_MODE      = 7 << 8,	/* the consistency mode it is marked with, 0: none; fs/policy.h has the names */
 };
+#define META_MODE_SHIFT 8
+static inline unsigned meta_mark(uint32_t flags)
+{
+	return (flags & META_MODE) >> META_MODE_SHIFT;
+}
 /* -TESS_E_STALE when there is none */
 int meta_getattr(struct meta *m, uint64_t ino, struct meta_attr *ret);
 
 enum meta_set {
 	META_SET_MODE = 1 << 0, META_SET_UID = 1 << 1, META_SET_GID = 1 << 2, META_SET_ATIME = 1 << 3,
 	META_SET_MTIME = 1 << 4, META_SET_CTIME = 1 << 5, META_SET_LAYOUT = 1 << 6, META_SET_BTIME = 1 << 7,
+	META_SET_FLAGS = 1 << 9,	/* LAMINATED, HIDDEN (with rdev) and MODE bits */
+	META_SET_MARK = 1 << 10,	/* the MODE bits alone */
 	META_KILL_PRIV = 1 << 8,	/* clear suid, sgid-with-group-x, and security.capability */
 };
 /*
@@ -120,6 +194,22 @@ enum meta_set {
 int meta_setattr(struct meta *m, uint64_t ino, unsigned mask, const struct meta_attr *in,
 		 int64_t now, struct meta_attr *ret);
 
+/*
+ * Content from here on is as it is, of a directory the names: what would change it, or the attributes
+ * that come with it, is -EPERM. Of a hidden file session `owner` gives it to everybody by this; -EBUSY: it is
+ * another's. mode: new permission bits, META_KEEP_MODE: as they are. 0 for one that is laminated.
+ */
+#define META_KEEP_MODE UINT32_MAX
+int meta_laminate(struct meta *m, uint64_t ino, uint32_t owner, uint32_t mode, int64_t now,
+		  struct meta_attr *ret);
+int meta_unlaminate(struct meta *m, uint64_t ino, int64_t now, struct meta_attr *ret);
+/*
+ * A hidden file that session `from`, which is gone, left: ours to write, hidden as before or not. 0 when
+ * it is not hidden or ours already; -EBUSY: somebody else was faster; -EPERM: laminated.
+ */
+int meta_claim(struct meta *m, uint64_t ino, uint32_t from, bool hide, int64_t now,
+	       struct meta_attr *ret);
+
 struct meta_new {
 	/*
 	 * Type and permission bits; with a default ACL on the parent the umask is ignored and the
@@ -128,6 +218,8 @@ struct meta_new {
 	uint32_t mode;
 	uint32_t umask;
 	uint32_t uid, gid;	/* a setgid parent wins for gid, and directories inherit the bit */
+	uint32_t hidden;	/* session: a regular file is born META_HIDDEN; 0: not */
+	uint8_t  hidden_marks;	/* bit i: in a directory that is marked with mode i */
 	uint64_t rdev;
 	const char *symlink;	/* target, for S_IFLNK */
 	size_t   symlink_len;
@@ -195,6 +287,15 @@ int meta_readdir(struct meta *m, uint64_t dir, uint64_t cookie, bool want_attr,
  */
 int meta_reclaim(struct meta *m, const uint64_t *inos, unsigned n, unsigned max_work, int64_t now,
 		 bool *ret_more);
+/*
+ * Each session that has an orphan open holds it by a record of its own, and the last one to let go
+ * deletes it. An orphan that another session may still come to hold (its tail is behind the unlink)
+ * stays: meta_reclaim() does the others and returns -EBUSY.
+ */
+int meta_orphan_hold(struct meta *m, uint64_t ino);	/* -TESS_E_STALE: too late; 0 when it is no orphan, too */
+int meta_orphan_held(struct meta *m, uint64_t ino);	/* by our session: 0 or -TESS_E_STALE */
+/* Leaves our orphans that are still waited for to a session that lives; for the end of ours. */
+int meta_orphans_leave(struct meta *m);
 /* Orphans of our session (after an adoption: of dead ones too), ascending from `after`. */
 int meta_orphans(struct meta *m, uint64_t after, uint64_t *ret, unsigned max, unsigned *ret_n);
 
@@ -221,8 +322,18 @@ struct meta_segment {
 	uint64_t   len;			/* bytes; while staged: at least what extents refer to */
 	uint64_t   live;		/* bytes that extents refer to, counted once per extent */
 	uint64_t   owner;		/* ino, or TESS_PACKED_INO */
+	/*
+	 * The garbage record that names objects of it besides these: of a copy under way, or left by a move.
+	 * 0, or one that is gone by now: there are none.
+	 */
+	uint64_t   moved;
 	uint16_t   target[TESS_SHARDS_MAX];	/* of shard i */
 };
+/* The record says that the target has this shard. */
+static inline bool meta_segment_at(const struct meta_segment *s, unsigned shard, uint16_t target)
+{
+	return s->state != META_STAGED && shard < s->width && s->target[shard] == target;
+}
 
 /* A piece of a file, in order and without gaps over the range asked for; seg 0 is a hole. */
 struct meta_piece {
@@ -271,6 +382,8 @@ struct meta_publish {
 	unsigned nsegs;
 	int64_t  mtime;			/* 0: leave mtime and ctime */
 	int64_t  atime;			/* 0: leave */
+	uint64_t generation;		/* not 0: -EAGAIN, and nothing is published, when the file is of another */
+	bool     append;		/* size and offsets of ext count from the end of the file; no trunc_to, no punches */
 	bool     kill_priv;		/* a write clears suid, sgid and security.capability */
 };
 int meta_publish(struct meta *m, uint64_t ino, const struct meta_publish *p, struct meta_attr *ret);
@@ -301,10 +414,15 @@ int meta_segments(struct meta *m, tess_segid after, struct meta_segment *ret, un
 int meta_segment_seal(struct meta *m, const struct meta_new_segment *s);
 
 /* ---- garbage ---- */
-enum meta_garbage_kind { META_GARBAGE_OBJECTS = 1, META_GARBAGE_STAGED = 2 };
+enum meta_garbage_kind {
+	META_GARBAGE_OBJECTS = 1, META_GARBAGE_STAGED = 2,
+	META_GARBAGE_COPYING = 3,	/* `session` is making these objects: garbage when it is dead */
+	META_GARBAGE_MOVED = 4,		/* objects beside those of a segment that lives; `session` deletes them, nobody else */
+};
 struct meta_garbage {
 	uint64_t serial;		/* key */
 	uint8_t  kind;			/* enum meta_garbage_kind */
+	uint32_t session;		/* COPYING, MOVED: whose it is; else 0 */
 	struct meta_segment seg;	/* which objects, or which staging file */
 	/* kv_last() of the commit before it died: deletable once kv_durable() > died */
 	uint64_t died;
@@ -313,6 +431,27 @@ int meta_garbage_list(struct meta *m, uint64_t after, struct meta_garbage *ret, 
 		      unsigned *ret_n);
 /* Their bytes are gone from the stores */
 int meta_garbage_done(struct meta *m, const uint64_t *serials, unsigned n);
+
+/* ---- moving a segment to other targets: src/meta/move.c ---- */
+/*
+ * Says that this session makes the objects that `to` names, of the segment as `old` says it is. -ENOENT: it
+ * died; -ESTALE: it is another by now; -EBUSY: objects of it elsewhere are made or deleted right now.
+ */
+int meta_move_begin(struct meta *m, const struct meta_segment *old, const struct meta_segment *to,
+		    uint64_t *ret_serial);
+/*
+ * They are there: the segment is where `to` says, and the old objects are this session's to delete. When
+ * it is not as `old` says any more the new ones are, and *ret_moved false. -ESTALE: nothing was known of the copy.
+ */
+int meta_move_end(struct meta *m, uint64_t serial, const struct meta_segment *old,
+		  const struct meta_segment *to, bool *ret_moved);
+int meta_move_cancel(struct meta *m, uint64_t serial);	/* the copy failed: its objects are to be deleted */
+/* What dead `session` copied or had to delete is this one's to delete. -ESTALE: another took it. */
+int meta_move_claim(struct meta *m, uint64_t serial, uint32_t session);
+/* Whether records name the object, of whatever session: 1, 0, or -ENOENT: its segment does not exist. */
+int meta_object_known(struct meta *m, tess_segid id, unsigned shard, uint16_t target);
+/* One that is not known, of a segment that lives, is this session's to delete. -EBUSY: not now. */
+int meta_object_stray(struct meta *m, tess_segid id, unsigned shard, uint16_t target);
 
 /* ---- totals, checking ---- */
 struct meta_totals {
@@ -333,7 +472,7 @@ int meta_resolve(struct meta *m, const char *path, struct meta_attr *ret);
 struct meta_finding {
 	/*
 	 * "nlink", "bytes", "live", "dangling-dentry", "dangling-extent", "overlap", "orphan",
-	 * "record", "csum", "lost-segment", "parent"
+	 * "record", "csum", "lost-segment", "parent", "session", "lock"
 	 */
 	const char *what;
 	uint64_t    ino;

@@ -18,12 +18,41 @@ struct meta {
 	struct lock lock;			/* LOCK_META; never held over a transaction */
 	uint64_t ino_next, ino_end;		/* ids in hand; by: lock */
 	uint64_t seg_next; /* by: lock; 0 in the low half: take a new high half */
+	atomic_bool fenced;
+	_Atomic int64_t relax;			/* ns; 0: exact */
+	_Atomic int64_t lease;			/* of the session that begins next */
+	atomic_uint relax_not;			/* marks, one bit each */
+	struct trace_group stats;		/* of kv's counters */
 };
 /* A replaced one stays until close: meta_super() lent it. */
 struct meta_super_box {
 	struct meta_super s;
 	struct meta_super_box *older; /* owned */
 };
+
+/* ---- change.c, fence.c ---- */
+/*
+ * Every write of the namespace: kv_run() for a session that is not fenced (else -TESS_E_FENCED), with
+ * what change_note() needs. Not for beginning and ending a session.
+ */
+int meta_run(struct meta *m, int (*fn)(struct kv_txn *, void *arg), void *arg);
+/* Tells other sessions, if there are any. Many notes of one inode in a transaction are one. */
+int change_note(struct kv_txn *t, enum meta_change_kind kind, uint64_t ino);
+int change_note_name(struct kv_txn *t, uint64_t dir, uint64_t cookie, struct kv_val name);
+bool change_noting(const struct kv_txn *t);
+extern uint64_t change_log_max;	/* notes; tests lower it */
+/* How many sessions are registered, and how many of them fenced: kept with their records. */
+int session_count_get(struct kv_txn *t, uint32_t *ret_sessions, uint32_t *ret_fenced);
+int session_count_put(struct kv_txn *t, uint32_t sessions, uint32_t fenced);
+int session_count_add(struct kv_txn *t, int sessions, int fenced);
+
+/* ---- session.c ---- */
+int session_put(struct kv_txn *t, const struct meta_session *s);
+int session_get(struct kv_txn *t, uint32_t id, struct meta_session *ret);	/* -ENOENT */
+/* Moves what stands under one session's id in a database to another's. */
+int session_move(struct kv_txn *t, enum kv_db db, uint32_t from, uint32_t to);
+/* The first with an id >= from, what is staged passed over. -ENOENT */
+int session_first(struct kv_txn *t, uint64_t from, struct meta_session *ret);
 
 /* ---- super.c, session.c: ids ---- */
 int counter_take(struct kv_txn *t, const char *name, uint64_t n, uint64_t first, uint64_t *ret);
@@ -35,23 +64,34 @@ int staged_del(struct kv_txn *t, struct meta *m,
 int staged_find(struct kv_txn *t, struct meta *m, tess_segid id, uint32_t *ret_session,
 		uint64_t *ret_garbage); /* -ENOENT */
 
+/* ---- laminate.c ---- */
+/* -EPERM: laminated; -EBUSY: hidden, and another session's */
+int inode_may_change(const struct meta *m, const struct meta_attr *a);
+
 /* ---- inode.c ---- */
 int inode_get(struct kv_txn *t, uint64_t ino, struct meta_attr *ret); /* -TESS_E_STALE */
 int inode_put(struct kv_txn *t, const struct meta_attr *a);
 int inode_dir(struct kv_txn *t, uint64_t ino,
-	      struct meta_attr *ret); /* -ENOTDIR; -ENOENT when removed */
+	      struct meta_attr *ret); /* to change its entries: -ENOTDIR; -ENOENT when removed; -EPERM */
 /* Takes n links away and stores it; the last one makes it an orphan of our session, told in *gone.
  */
 int inode_unlink(struct kv_txn *t, struct meta *m, struct meta_attr *a, unsigned n, int64_t now,
 		 struct meta_gone *gone);
 int inode_kill_priv(struct kv_txn *t, struct meta_attr *a);
-void inode_touch(struct meta_attr *a, int64_t now); /* an entry of a directory changed */
-int orphan_put(struct kv_txn *t, struct meta *m, uint64_t ino);
-int orphan_del(struct kv_txn *t, struct meta *m,
-	       uint64_t ino); /* of whichever session; 0 when absent */
+void inode_touch(struct meta_attr *a, int64_t now);
+/* An entry of a directory came or went; `must`: its record changed besides. Stores it. */
+int64_t inode_relax(const struct meta *m, const struct meta_attr *a);
+int inode_entry_changed(struct kv_txn *t, const struct meta *m, struct meta_attr *dir, int64_t now,
+			bool must);
 int inode_init(
 	struct kv_txn *t, const struct meta_attr *parent, const struct meta_new *in, int64_t now,
 	struct meta_attr *a); /* a->ino is set; stores what hangs on it, not the record itself */
+
+/* ---- orphan.c ---- */
+int orphan_put(struct kv_txn *t, struct meta *m, uint64_t ino);
+int orphan_del(struct kv_txn *t, uint64_t ino); /* of all sessions; 0 when absent */
+/* The first session >= from that holds it. -ENOENT */
+int orphan_holder(struct kv_txn *t, uint64_t ino, uint64_t from, uint32_t *ret);
 
 /* ---- dentry.c ---- */
 struct dent {
@@ -131,6 +171,13 @@ int segment_put(struct kv_txn *t, const struct meta_segment *s);
 int csum_put(struct kv_txn *t, const struct meta_new_segment *s);
 int garbage_add(struct kv_txn *t, enum meta_garbage_kind kind, const struct meta_segment *s,
 		uint64_t *ret_serial);
+int garbage_get(struct kv_txn *t, uint64_t serial, struct meta_garbage *ret); /* -ENOENT */
+int garbage_put(struct kv_txn *t, const struct meta_garbage *g);
+/* A new one: fills serial and died. */
+int garbage_new(struct kv_txn *t, struct meta_garbage *g);
+
+/* ---- lock.c ---- */
+int lock_drop_session(struct kv_txn *t, uint32_t session); /* it is gone, or was fenced */
 
 /* A missing key is no error here. */
 static inline int absent_ok(int err)

@@ -8,12 +8,20 @@
 #include "meta/meta_impl.h"
 #include <sys/stat.h>
 
+#define PUBLISH_TICK (INT64_C(1000) * 1000 * 1000)
+
 /* ---- checks, all before the first write: a file's error must not spoil the others' transaction
  * ---- */
 
 static bool publish_range_ok(struct tess_range r)
 {
 	return r.off <= TESS_FILE_MAX && r.len <= TESS_FILE_MAX - r.off;
+}
+
+/* Where offset 0 of what is published lies. */
+static uint64_t publish_base(const struct meta_attr *a, const struct meta_publish *p)
+{
+	return p->append ? a->size : 0;
 }
 
 static int publish_check_extent(struct kv_txn *t, struct tally *y, const struct tess_extent *x)
@@ -34,18 +42,25 @@ static int publish_check(struct kv_txn *t, struct tally *y, const struct meta_at
 			 const struct meta_publish *p)
 {
 	uint64_t size = p->trunc_to == META_NO_TRUNC ? a->size : MIN(a->size, p->trunc_to);
+	uint64_t base = publish_base(a, p);
 	int err = S_ISREG(a->mode) ? 0 : S_ISDIR(a->mode) ? -EISDIR : -EINVAL;
 
-	if (!err && p->size > TESS_FILE_MAX)
+	if (!err)
+		err = inode_may_change(y->m, a);
+	if (!err && p->generation && p->generation != a->generation)
+		err = -EAGAIN;
+	if (!err && (p->size > TESS_FILE_MAX || base > TESS_FILE_MAX - p->size))
 		err = -EFBIG;
-	size = MAX(size, p->size);
+	if (!err && p->append && (p->trunc_to != META_NO_TRUNC || p->npunch))
+		err = -EINVAL;
+	size = MAX(size, base + p->size);
 	for (unsigned i = 0; i < p->npunch && !err; i++)
 		err = publish_range_ok(p->punch[i]) ? 0 : -EINVAL;
 	for (unsigned i = 0; i < p->nsegs && !err; i++)
 		err = tally_new(y, t, &p->segs[i]);
 	for (unsigned i = 0; i < p->next && !err; i++) {
 		err = publish_check_extent(t, y, &p->ext[i]);
-		if (!err && p->ext[i].off + p->ext[i].len > size)
+		if (!err && base + p->ext[i].off + p->ext[i].len > size)
 			err = -EINVAL; /* bytes beyond the end would come to light when it grows */
 	}
 	return err;
@@ -53,9 +68,19 @@ static int publish_check(struct kv_txn *t, struct tally *y, const struct meta_at
 
 /* ---- one file ---- */
 
+/*
+ * The clock ticks each 4 ms, and who compares (mtime, size) must see two changes within a tick. A time
+ * that a user set far ahead is not held on to.
+ */
+static int64_t publish_mtime(int64_t was, int64_t now)
+{
+	return now <= was && was - now < PUBLISH_TICK ? was + 1 : now;
+}
+
 static int publish_apply(struct kv_txn *t, struct tally *y, struct meta_attr *a,
 			 const struct meta_publish *p)
 {
+	uint64_t base = publish_base(a, p);
 	int err = 0;
 
 	if (p->trunc_to != META_NO_TRUNC && p->trunc_to < a->size) {
@@ -65,11 +90,12 @@ static int publish_apply(struct kv_txn *t, struct tally *y, struct meta_attr *a,
 	for (unsigned i = 0; i < p->npunch && !err; i++)
 		err = extent_cut(t, y, a, p->punch[i].off, p->punch[i].off + p->punch[i].len);
 	for (unsigned i = 0; i < p->next && !err; i++) {
-		const struct tess_extent *x = &p->ext[i];
+		struct tess_extent x = p->ext[i];
 
-		err = extent_cut(t, y, a, x->off, x->off + x->len);
+		x.off += base;
+		err = extent_cut(t, y, a, x.off, x.off + x.len);
 		if (!err)
-			err = extent_put(t, y, a, x);
+			err = extent_put(t, y, a, &x);
 	}
 	if (!err)
 		err = tally_apply(y, t);
@@ -77,13 +103,14 @@ static int publish_apply(struct kv_txn *t, struct tally *y, struct meta_attr *a,
 		err = inode_kill_priv(t, a);
 	if (err)
 		return err;
-	a->size = MAX(a->size, p->size);
+	a->size = MAX(a->size, base + p->size);
 	a->generation++;
 	if (p->mtime)
-		a->mtime = a->ctime = p->mtime;
+		a->mtime = a->ctime = publish_mtime(a->mtime, p->mtime);
 	if (p->atime)
 		a->atime = p->atime;
-	return inode_put(t, a);
+	err = inode_put(t, a);
+	return err ? err : change_note(t, META_CHANGE_DATA, a->ino);
 }
 
 /* *ret_own: the error is this file's, and nothing was written for it. */
@@ -98,7 +125,7 @@ static int publish_one(struct kv_txn *t, struct meta *m, uint64_t ino, const str
 	if (!err)
 		err = publish_check(t, &y, a, p);
 	*ret_own = err == -TESS_E_STALE || err == -EINVAL || err == -EISDIR || err == -EFBIG ||
-		   err == -EEXIST;
+		   err == -EEXIST || err == -EPERM || err == -EBUSY || err == -EAGAIN;
 	if (!err)
 		err = publish_apply(t, &y, a, p);
 	tally_done(&y);
@@ -125,7 +152,7 @@ static int publish_run(struct kv_txn *t, void *arg)
 int meta_publish(struct meta *m, uint64_t ino, const struct meta_publish *p, struct meta_attr *ret)
 {
 	struct publish_op o = {.m = m, .inos = &ino, .p = p};
-	int err = kv_run(m->kv, publish_run, &o, NULL);
+	int err = meta_run(m, publish_run, &o);
 
 	if (!err && ret)
 		*ret = o.a;
@@ -151,7 +178,7 @@ int meta_publish_many(struct meta *m, const uint64_t *inos, const struct meta_pu
 {
 	struct publish_op o = {m, inos, p, n, errs, {0}};
 
-	return n ? kv_run(m->kv, publish_run_many, &o, NULL) : 0;
+	return n ? meta_run(m, publish_run_many, &o) : 0;
 }
 
 /* ---- sharing ---- */
@@ -228,6 +255,8 @@ static int clone_run(struct kv_txn *t, void *arg)
 		err = inode_get(t, c->dst, &o->dst);
 	if (!err && (!S_ISREG(o->src.mode) || !S_ISREG(o->dst.mode)))
 		err = -EINVAL;
+	if (!err)
+		err = inode_may_change(o->m, &o->dst);
 	if (err)
 		return err;
 	len = c->src_off < o->src.size ? MIN(c->len, o->src.size - c->src_off) : 0;
@@ -246,13 +275,14 @@ static int clone_run(struct kv_txn *t, void *arg)
 		return err;
 	o->dst.size = MAX(o->dst.size, c->dst_off + len);
 	inode_touch(&o->dst, o->now);
-	return inode_put(t, &o->dst);
+	err = inode_put(t, &o->dst);
+	return err ? err : change_note(t, META_CHANGE_DATA, o->dst.ino);
 }
 
 int meta_clone(struct meta *m, const struct meta_clone *c, int64_t now, struct meta_attr *ret_dst)
 {
 	struct clone_op o = {.m = m, .c = c, .now = now};
-	int err = kv_run(m->kv, clone_run, &o, NULL);
+	int err = meta_run(m, clone_run, &o);
 
 	free(o.ext);
 	if (!err && ret_dst)

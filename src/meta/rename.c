@@ -90,6 +90,15 @@ static int rename_allowed(struct kv_txn *t, struct rename_op *o)
 	return over_dir ? dentry_empty(t, o->target.ino) : 0;
 }
 
+/* What is laminated has been told for ever. */
+static void rename_touch(struct meta_attr *a, int64_t now)
+{
+	if (a->flags & META_LAMINATED)
+		return;
+	a->ctime = now;
+	a->generation++;
+}
+
 static int rename_exchange(struct kv_txn *t, struct rename_op *o)
 {
 	struct dent a = {o->d[0].cookie, o->d[1].ino, o->d[1].type};
@@ -105,8 +114,7 @@ static int rename_exchange(struct kv_txn *t, struct rename_op *o)
 	o->from->nlink -= (uint32_t)by;
 	o->to->nlink += (uint32_t)by;
 	o->target.parent = o->r->from_dir;
-	o->target.ctime = o->now;
-	o->target.generation++;
+	rename_touch(&o->target, o->now);
 	return inode_put(t, &o->target);
 }
 
@@ -137,26 +145,27 @@ static int rename_run(struct kv_txn *t, void *arg)
 {
 	struct rename_op *o = arg;
 	int err = rename_load(t, o);
+	uint32_t nlink[2];
 
 	memset(&o->gone, 0, sizeof(o->gone));
 	if (!err)
 		err = rename_allowed(t, o);
 	if (err)
 		return err > 0 ? 0 : err;
+	nlink[0] = o->from->nlink;
+	nlink[1] = o->to->nlink;
 	err = o->r->flags & RENAME_EXCHANGE ? rename_exchange(t, o) : rename_replace(t, o);
 	if (err)
 		return err;
-	inode_touch(o->from, o->now);
-	if (o->to != o->from)
-		inode_touch(o->to, o->now);
-	o->moved.parent = o->r->to_dir;
-	o->moved.ctime = o->now;
-	o->moved.generation++;
-	err = inode_put(t, &o->moved);
+	if (o->to != o->from || !inode_relax(o->m, &o->moved)) {
+		o->moved.parent = o->r->to_dir;
+		rename_touch(&o->moved, o->now);
+		err = inode_put(t, &o->moved);
+	}
 	if (!err)
-		err = inode_put(t, o->from);
+		err = inode_entry_changed(t, o->m, o->from, o->now, o->from->nlink != nlink[0]);
 	if (!err && o->to != o->from)
-		err = inode_put(t, o->to);
+		err = inode_entry_changed(t, o->m, o->to, o->now, o->to->nlink != nlink[1]);
 	return err;
 }
 
@@ -174,7 +183,7 @@ int meta_rename(struct meta *m, const struct meta_rename *r, int64_t now, struct
 		return err;
 	o.name[0] = kv_val(r->from, r->from_len);
 	o.name[1] = kv_val(r->to, r->to_len);
-	err = kv_run(m->kv, rename_run, &o, NULL);
+	err = meta_run(m, rename_run, &o);
 	if (!err && ret)
 		*ret = o.gone;
 	return err == -TESS_E_STALE ? -TESS_E_RECORD : err;

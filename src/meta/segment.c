@@ -335,5 +335,5 @@ int meta_segment_seal(struct meta *m, const struct meta_new_segment *s)
 	if (s->seg.state == META_STAGED || !s->seg.width || s->seg.width > TESS_SHARDS_MAX ||
 	    s->seg.len > UINT32_MAX || !s->csums)
 		return -EINVAL;
-	return kv_run(m->kv, segment_run_seal, &o, NULL);
+	return meta_run(m, segment_run_seal, &o);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who has the file system open, what is staged for it, and what becomes of a dead one's. */
+#include "base/clock.h"
 #include "base/err.h"
+#include "base/proc.h"
 #include "base/scoped.h"
 #include "base/text.h"
 #include "meta/meta_impl.h"
@@ -14,70 +16,54 @@
 
 /* ---- this process ---- */
 
-/*
- * Field 22, after the name in parentheses, which may hold anything. False when there is no such process,
- * or only its corpse: a zombie that nobody has waited for, all of its threads gone.
- */
-static bool proc_start(uint32_t pid, uint64_t *ret)
-{
-	char path[32], buf[1024];
-	unsigned long long start;
-	char state;
-	long threads;
-
-	(void)snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-	scoped_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof(buf) - 1);
-
-	if (n <= 0)
-		return false;
-	buf[n] = 0;
-	const char *s = strrchr(buf, ')');
-
-	if (!s || sscanf(s + 1,
-			 " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d "
-			 "%*d %ld %*d %llu",
-			 &state, &threads, &start) != 3)
-		return false;
-	if ((state == 'Z' || state == 'X') && threads <= 1)
-		return false;
-	*ret = start;
-	return true;
-}
-
-static void session_self(struct meta_session *s)
+/* Where processes are told apart: this boot of this host, and the PID namespace. */
+static int session_place(struct meta_session *s)
 {
 	scoped_fd int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
 	struct stat st;
 
 	memset(s, 0, sizeof(*s));
+	if (fd < 0)
+		return -errno;
+	if (read(fd, s->boot, sizeof(s->boot) - 1) < 36)
+		return -EIO;
+	if (stat("/proc/self/ns/pid", &st) < 0)
+		return -errno;
+	s->pidns = st.st_ino;
+	return 0;
+}
+
+static int session_self(struct meta_session *s)
+{
+	int err = session_place(s);
+
 	(void)gethostname(s->host, sizeof(s->host) - 1);
-	if (fd >= 0 && read(fd, s->boot, sizeof(s->boot) - 1) < 36)
-		memset(s->boot, 0, sizeof(s->boot));
-	if (stat("/proc/self/ns/pid", &st) == 0)
-		s->pidns = st.st_ino;
 	s->pid = (uint32_t)getpid();
-	(void)proc_start(s->pid, &s->pid_start);
+	return err ? err : proc_start(s->pid, &s->pid_start);
 }
 
 /*
  * While we have the engine open no process of another boot or PID namespace can: the engine
- * refuses. So one from there is dead, whatever its heartbeat says.
+ * refuses. So one from there is dead, whatever its heartbeat says. Nobody is that we cannot tell of: what
+ * it has would be taken from under it.
  */
 bool meta_session_dead(const struct meta_session *s)
 {
-	struct meta_session self;
+	struct meta_session here;
 	uint64_t start;
+	int err;
 
-	session_self(&self);
-	if (strcmp(s->boot, self.boot) != 0 || s->pidns != self.pidns)
+	if (session_place(&here))
+		return false;
+	if (strcmp(s->boot, here.boot) != 0 || s->pidns != here.pidns)
 		return true;
-	return !proc_start(s->pid, &start) || start != s->pid_start;
+	err = proc_start(s->pid, &start);
+	return err ? err == -ESRCH : start != s->pid_start;
 }
 
 /* ---- records ---- */
 
-static int session_put(struct kv_txn *t, const struct meta_session *s)
+int session_put(struct kv_txn *t, const struct meta_session *s)
 {
 	uint8_t buf[FMT_SESSION_MAX];
 	struct fmt_key k;
@@ -85,8 +71,16 @@ static int session_put(struct kv_txn *t, const struct meta_session *s)
 	return kv_put(t, KV_SESSION, key_u32(&k, s->id), kv_val(buf, codec_session_put(buf, s)));
 }
 
-/* The first session with an id >= from; its staged segments are passed over. */
-static int session_first(struct kv_txn *t, uint64_t from, struct meta_session *ret)
+int session_get(struct kv_txn *t, uint32_t id, struct meta_session *ret)
+{
+	struct fmt_key k;
+	struct kv_val v;
+	int err = kv_get(t, KV_SESSION, key_u32(&k, id), &v);
+
+	return err ? err : codec_session_get(v, id, ret);
+}
+
+int session_first(struct kv_txn *t, uint64_t from, struct meta_session *ret)
 {
 	struct fmt_key k;
 	struct kv_val key, v;
@@ -159,9 +153,22 @@ struct session_op {
 };
 static int session_end(struct kv_txn *t, void *arg);
 
+/* One that was alone had no need to beat; its lease begins now. */
+static int session_wake(struct kv_txn *t, int64_t beat)
+{
+	struct meta_session s;
+	int err = session_first(t, 0, &s);
+
+	if (err)
+		return absent_ok(err);
+	s.beat = beat;
+	return session_put(t, &s);
+}
+
 static int session_begin(struct kv_txn *t, void *arg)
 {
 	struct session_op *o = arg;
+	uint32_t sessions, fenced;
 	uint64_t from = 0, id;
 	int err;
 
@@ -180,17 +187,32 @@ static int session_begin(struct kv_txn *t, void *arg)
 		err = -EOVERFLOW;
 	if (err)
 		return err;
+	err = session_count_get(t, &sessions, &fenced);
+	if (!err && sessions == 1)
+		err = session_wake(t, o->self.beat);
+	if (err)
+		return err;
 	o->self.id = (uint32_t)id;
-	return session_put(t, &o->self);
+	o->self.joined = t->serial;
+	/* Who has no mount caches nothing. */
+	o->self.tail = *o->self.mountpoint ? t->serial : UINT64_MAX;
+	err = session_put(t, &o->self);
+	return err ? err : session_count_add(t, 1, 0);
 }
 
 int meta_session_begin(struct meta *m, const char *mountpoint, int64_t now, struct text *why)
 {
 	struct session_op o = {.m = m};
-	int err;
+	int err = session_self(&o.self);
 
-	session_self(&o.self);
+	if (err) {
+		if (why)
+			text_fmt(why, "who we are cannot be read from /proc: %s", err_text(err));
+		return err;
+	}
 	o.self.started = o.self.heartbeat = now;
+	o.self.beat = clock_now();
+	o.self.lease = atomic_load(&m->lease);
 	if (mountpoint)
 		memcpy(o.self.mountpoint, mountpoint,
 		       strnlen(mountpoint, sizeof(o.self.mountpoint) - 1));
@@ -212,6 +234,7 @@ int meta_session_begin(struct meta *m, const char *mountpoint, int64_t now, stru
 	scoped_lock(&m->lock);
 	m->seg_next = (uint64_t)o.self.id << 32 | 1;
 	atomic_store(&m->session, o.self.id);
+	atomic_store(&m->fenced, false);
 	return 0;
 }
 
@@ -219,13 +242,12 @@ static int session_beat(struct kv_txn *t, void *arg)
 {
 	struct session_op *o = arg;
 	struct meta_session s;
-	int err = session_first(t, o->self.id, &s);
+	int err = session_get(t, o->self.id, &s);
 
-	if (!err && s.id != o->self.id)
-		err = -ENOENT;
 	if (err)
 		return err;
 	s.heartbeat = o->self.heartbeat;
+	s.beat = o->self.beat;
 	return session_put(t, &s);
 }
 
@@ -233,7 +255,8 @@ int meta_session_beat(struct meta *m, int64_t now)
 {
 	struct session_op o = {.m = m, .self = {.id = atomic_load(&m->session), .heartbeat = now}};
 
-	return o.self.id ? kv_run(m->kv, session_beat, &o, NULL) : -ENOENT;
+	o.self.beat = clock_now();
+	return o.self.id ? meta_run(m, session_beat, &o) : -ENOENT;
 }
 
 /* Only a session that leaves nothing behind may go: somebody has to own what is left. */
@@ -242,9 +265,14 @@ static int session_end(struct kv_txn *t, void *arg)
 	struct session_op *o = arg;
 	struct fmt_key k;
 	struct kv_val v, key = key_u32_u64(&k, o->self.id, 0);
+	struct meta_session s;
 	uint64_t garbage;
-	int err = kv_seek(t, KV_ORPHAN, 1, &key, &v);
+	int err = session_get(t, o->self.id, &s);
 
+	/* Whoever fenced us counts on the record until the process is gone. */
+	if (err || s.fenced)
+		return err ? absent_ok(err) : -TESS_E_FENCED;
+	err = kv_seek(t, KV_ORPHAN, 1, &key, &v);
 	if (!err && key.n >= 4 && fmt_be32_get(key.p) == o->self.id)
 		return -EBUSY;
 	if (absent_ok(err))
@@ -265,9 +293,12 @@ static int session_end(struct kv_txn *t, void *arg)
 		if (err)
 			return err;
 	}
-	if (absent_ok(err))
+	if (!absent_ok(err))
+		err = lock_drop_session(t, o->self.id);
+	if (err)
 		return err;
-	return absent_ok(kv_del(t, KV_SESSION, key_u32(&k, o->self.id)));
+	err = kv_del(t, KV_SESSION, key_u32(&k, o->self.id));
+	return err ? err : session_count_add(t, -1, 0);
 }
 
 int meta_session_end(struct meta *m)
@@ -283,6 +314,25 @@ int meta_session_end(struct meta *m)
 uint32_t meta_session_id(const struct meta *m)
 {
 	return atomic_load(&m->session);
+}
+
+struct session_look {
+	uint32_t id;
+	struct meta_session *ret;
+};
+
+static int session_look(struct kv_txn *t, void *arg)
+{
+	const struct session_look *l = arg;
+
+	return session_get(t, l->id, l->ret);
+}
+
+int meta_session_get(struct meta *m, uint32_t id, struct meta_session *ret)
+{
+	struct session_look l = {id, ret};
+
+	return kv_read(m->kv, session_look, &l);
 }
 
 struct session_list {
@@ -313,8 +363,7 @@ int meta_sessions(struct meta *m, struct meta_session *ret, unsigned max, unsign
 
 /* ---- adoption ---- */
 
-/* Moves what stands under the old session's id in one database to ours. */
-static int session_move(struct kv_txn *t, enum kv_db db, uint32_t from, uint32_t to)
+int session_move(struct kv_txn *t, enum kv_db db, uint32_t from, uint32_t to)
 {
 	uint8_t copy[FMT_HEAD + 8];
 	struct fmt_key k;
@@ -343,13 +392,20 @@ static int session_move(struct kv_txn *t, enum kv_db db, uint32_t from, uint32_t
 static int session_adopt(struct kv_txn *t, void *arg)
 {
 	struct session_op *o = arg;
+	struct meta_session s;
 	struct fmt_key k;
-	int err = kv_del(t, KV_SESSION, key_u32(&k, o->other.id));
+	int err = session_get(t, o->other.id, &s);
 
 	if (!err) /* else another process was first */
+		err = kv_del(t, KV_SESSION, key_u32(&k, o->other.id));
+	if (!err)
+		err = session_count_add(t, -1, s.fenced ? -1 : 0);
+	if (!err)
 		err = session_move(t, KV_ORPHAN, o->other.id, o->self.id);
 	if (!err)
 		err = session_move(t, KV_SESSION, o->other.id, o->self.id);
+	if (!err)
+		err = lock_drop_session(t, o->other.id);
 	return err;
 }
 
@@ -361,7 +417,7 @@ int meta_session_adopt(struct meta *m, uint32_t dead)
 	o.other.id = dead;
 	if (!o.self.id || dead == o.self.id)
 		return -EINVAL;
-	return kv_run(m->kv, session_adopt, &o, NULL);
+	return meta_run(m, session_adopt, &o);
 }
 
 /* ---- segment ids ---- */
@@ -388,7 +444,7 @@ tess_segid meta_segment_new(struct meta *m)
 			return id;
 		}
 		lock_drop(&m->lock);
-		if (kv_run(m->kv, segment_take_half, &half, NULL) || half > UINT32_MAX)
+		if (meta_run(m, segment_take_half, &half) || half > UINT32_MAX)
 			return 0;
 		lock_take(&m->lock);
 		if (!(uint32_t)m->seg_next)

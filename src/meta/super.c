@@ -54,7 +54,7 @@ int ino_take(struct meta *m, uint64_t *ret)
 			return 0;
 		}
 		lock_drop(&m->lock);
-		int err = kv_run(m->kv, ino_take_range, &range, NULL);
+		int err = meta_run(m, ino_take_range, &range);
 
 		if (err)
 			return err;
@@ -163,6 +163,10 @@ int meta_open(struct meta **ret, struct kv *kv, struct text *why)
 	m->kv = kv;
 	atomic_init(&m->super, steal_ptr(box));
 	lock_init(&m->lock, LOCK_META, "meta");
+	kv->count[0].name = "reads";
+	kv->count[1].name = "writes";
+	m->stats = (struct trace_group){.name = "kv", .counters = kv->count, .ncounters = 2};
+	trace_register(&m->stats);
 	*ret = m;
 	return 0;
 }
@@ -175,6 +179,7 @@ void meta_close(struct meta *m)
 		older = b->older;
 		free(b);
 	}
+	trace_unregister(&m->stats);
 	kv_close(m->kv);
 	lock_done(&m->lock);
 	free(m);
@@ -183,6 +188,12 @@ void meta_close(struct meta *m)
 const struct meta_super *meta_super(const struct meta *m)
 {
 	return &atomic_load_explicit(&m->super, memory_order_acquire)->s;
+}
+
+void meta_relax(struct meta *m, int64_t ns, unsigned exact)
+{
+	atomic_store(&m->relax_not, exact);
+	atomic_store(&m->relax, ns);
 }
 
 struct kv *meta_kv(const struct meta *m)
@@ -207,7 +218,7 @@ int meta_super_update(struct meta *m, const struct meta_super *super)
 	box->s = *super;
 	box->s.format = FMT_VERSION;
 	box->s.fsid = meta_super(m)->fsid; /* names are hashed with it */
-	err = kv_run(m->kv, super_set, &box->s, NULL);
+	err = meta_run(m, super_set, &box->s);
 	if (err)
 		return err;
 	scoped_lock(&m->lock);

@@ -189,6 +189,8 @@ static int xattr_run_set(struct kv_txn *t, void *arg)
 	bool keep = true;
 	int err = inode_get(t, o->ino, &a);
 
+	if (!err && (a.flags & META_LAMINATED))
+		err = -EPERM;
 	if (err)
 		return err;
 	if (o->flags) {
@@ -223,7 +225,7 @@ int meta_xattr_set(struct meta *m, uint64_t ino, const char *name, const void *v
 
 	if (!err && n > FMT_XATTR_MAX)
 		err = -E2BIG;
-	return err ? err : kv_run(m->kv, xattr_run_set, &o, NULL);
+	return err ? err : meta_run(m, xattr_run_set, &o);
 }
 
 static int xattr_run_remove(struct kv_txn *t, void *arg)
@@ -232,6 +234,8 @@ static int xattr_run_remove(struct kv_txn *t, void *arg)
 	struct meta_attr a;
 	int err = inode_get(t, o->ino, &a);
 
+	if (!err && (a.flags & META_LAMINATED))
+		err = -EPERM;
 	if (!err)
 		err = xattr_del(t, &a, o->name);
 	if (err)
@@ -250,7 +254,7 @@ int meta_xattr_remove(struct meta *m, uint64_t ino, const char *name, int64_t no
 	struct xattr_op o = {.ino = ino, .name = name, .now = now};
 	int err = xattr_name_check(name);
 
-	return err ? err : kv_run(m->kv, xattr_run_remove, &o, NULL);
+	return err ? err : meta_run(m, xattr_run_remove, &o);
 }
 
 static int xattr_run_list(struct kv_txn *t, void *arg)

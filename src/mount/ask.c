@@ -8,15 +8,19 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
 int control_connect(int run, const char *name)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	const struct timeval patience = { .tv_sec = 1 };
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	if (fd < 0)
 		return -errno;
+	/* Of a daemon that is stopped the queue may be full: connecting would wait until it goes on. */
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	snprintf(addr.sun_path, sizeof(addr.sun_path), "/proc/self/fd/%d/%.63s", run, name);
 	if (connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
 		int err = -errno;
@@ -83,9 +87,11 @@ static int ask_one(const struct ask *a, const char *cmd, struct text *out)
 	return err;
 }
 
-static int ask_all(int run, const char *mountpoint, const char *cmd, struct text *out)
+/* `each`: all of them, until one fails; one that goes away meanwhile has nothing left to do. */
+static int ask_all(int run, const char *mountpoint, const char *cmd, bool each, struct text *out)
 {
 	int copy = dup(run), err = -ENOTCONN;
+	bool asked = false;
 	DIR *d = copy < 0 ? NULL : fdopendir(copy);
 	struct dirent *e;
 
@@ -102,9 +108,12 @@ static int ask_all(int run, const char *mountpoint, const char *cmd, struct text
 		text_clear(out);
 		if (!err)
 			err = ask_one(&a, cmd, out);
+		asked |= err != -ENOTCONN;
+		if (each && err == 0)
+			err = -ENOTCONN;
 	}
 	closedir(d);
-	return err;
+	return each && asked && err == -ENOTCONN ? 0 : err;
 }
 
 int tess_control(const char *dir, const char *mountpoint, const char *cmd, char **ret, char *why)
@@ -114,7 +123,7 @@ int tess_control(const char *dir, const char *mountpoint, const char *cmd, char 
 	int err = run == -ENOENT ? -ENOTCONN : run < 0 ? run : 0;
 
 	if (!err)
-		err = ask_all(run, mountpoint, cmd, &out);
+		err = ask_all(run, mountpoint, cmd, false, &out);
 	if (err == -ENOTCONN) {
 		text_clear(&out);
 		text_fmt(&out, "%s: no daemon answers", mountpoint ? mountpoint : dir);
@@ -124,6 +133,24 @@ int tess_control(const char *dir, const char *mountpoint, const char *cmd, char 
 		if (!*ret) /* an empty answer leaves the buffer unused */
 			*ret = mem_strdup("");
 		err = *ret ? 0 : -ENOMEM;
+	}
+	if (err)
+		mount_why(why, &out, err);
+	text_done(&out);
+	return err;
+}
+
+int tess_control_each(const char *dir, const char *cmd, char *why)
+{
+	scoped_fd int run = control_run_dir(dir, false);
+	struct text out = TEXT_INIT;
+	int err = run == -ENOENT ? -ENOTCONN : run < 0 ? run : 0;
+
+	if (!err)
+		err = ask_all(run, NULL, cmd, true, &out);
+	if (err == -ENOTCONN) {
+		text_clear(&out);
+		text_fmt(&out, "%s: no daemon answers", dir);
 	}
 	if (err)
 		mount_why(why, &out, err);

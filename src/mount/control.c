@@ -7,6 +7,7 @@
  *	client	COMMAND\n		and shuts down its sending side
  *	daemon	MOUNTPOINT\n0\nTEXT	or MOUNTPOINT\nERROR\nTEXT, ERROR a positive errno
  */
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -17,6 +18,7 @@
 #include "mount/mount.h"
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -43,7 +45,17 @@ struct control_job {
 	int             fd;	/* owned */
 };
 
-/* The object of all counters, and one more member. */
+static void control_look_json(struct text *out)
+{
+	struct text more = TEXT_INIT;
+
+	mount_look(true, &more);
+	if (more.n)
+		text_fmt(out, ",%s", text_str(&more));
+	text_done(&more);
+}
+
+/* The object of all counters, and some more members. */
 static void control_stats_json(struct tess *t, struct text *out)
 {
 	struct text all = TEXT_INIT;
@@ -52,12 +64,14 @@ static void control_stats_json(struct tess *t, struct text *out)
 	trace_dump(&all, 1);
 	end = strrchr(text_str(&all), '}');
 	text_addn(out, text_str(&all), end ? (size_t)(end - text_str(&all)) : 0);
-	text_fmt(out, "%s\"budget\":{\"limit\":%llu,\"dirty\":%llu,\"cache\":%llu,\"io\":%llu}}\n",
+	text_fmt(out, "%s\"budget\":{\"limit\":%llu,\"dirty\":%llu,\"cache\":%llu,\"io\":%llu}",
 		 !end || end == text_str(&all) + 1 ? "" : ",",
 		 (unsigned long long)budget_limit(t->budget),
 		 (unsigned long long)budget_used(t->budget, MEM_DIRTY),
 		 (unsigned long long)budget_used(t->budget, MEM_CACHE),
 		 (unsigned long long)budget_used(t->budget, MEM_IO));
+	control_look_json(out);
+	text_add(out, "}\n");
 	text_done(&all);
 }
 
@@ -77,6 +91,12 @@ static void control_stats(struct tess *t, const char *arg, struct text *out)
 		 (unsigned long long)budget_used(t->budget, MEM_IO));
 	if (io)
 		io_to_text(io, out);
+	mount_look(false, out);
+	for (unsigned i = 0; i < t->ntargets && !strcmp(arg, "verbose"); i++) {
+		text_fmt(out, "\ntarget %u, %s:\n", (unsigned)t->targets[i].id,
+			 t->targets[i].store->label);
+		store_to_text(t->targets[i].store, out);
+	}
 }
 
 static int control_do_stats(struct tess *t, const char *arg, struct text *out)
@@ -103,11 +123,45 @@ static int control_do_pending(struct tess *t, const char *arg, struct text *out)
 
 static int control_do_flush(struct tess *t, const char *arg, struct text *out)
 {
-	int err = tess_sync(t);
+	struct io *io = atomic_load(&t->io);
+	struct tess_req req;
+	int err;
 
-	(void)arg;
-	if (err)
+	req_begin(&req, "flush");
+	if (strcmp(arg, "rest"))
+		err = tess_sync(t);
+	else
+		err = t->private ? 0 : io_rest(io, &req, out);
+	if (err && !out->n)
 		text_add(out, err_text(err));
+	return err;
+}
+
+/* "INO MS": inode 0 is everything. */
+static int control_do_durable(struct tess *t, const char *arg, struct text *out)
+{
+	struct tess_req req;
+	char *end;
+	uint64_t ino = strtoull(arg, &end, 10);
+	int64_t ms = strtoll(end, NULL, 10);
+	int err;
+
+	req_begin(&req, "wait-durable");
+	req.ino = ino;
+	if (ms > 0)
+		req.deadline = clock_now() + ms * NS_PER_MS;
+	err = ino ? fs_wait_durable(t->fs, &req, ino) : io_sync_all(atomic_load(&t->io), &req);
+	if (err)
+		text_fmt(out, "%s", err_text(err));
+	return err;
+}
+
+static int control_do_invalidate(struct tess *t, const char *arg, struct text *out)
+{
+	int err = fs_invalidate(t->fs, strtoull(arg, NULL, 10));
+
+	if (err)
+		text_fmt(out, "%s", err_text(err));
 	return err;
 }
 
@@ -130,6 +184,60 @@ static int control_do_errors(struct tess *t, const char *arg, struct text *out)
 		}
 	}
 	text_done(&all);
+	return 0;
+}
+
+/* Numbers of one moment, for `tessera top`. */
+static int control_do_sample(struct tess *t, const char *arg, struct text *out)
+{
+	(void)t;
+	(void)arg;
+	trace_dump_raw(out);
+	return 0;
+}
+
+static void control_failure(struct tess *t, const struct io_error *x, bool json, struct text *out)
+{
+	scoped_free char *path = mem_alloc(PATH_MAX);
+	const char *name = path;
+
+	if (!path || x->ino == 0 || meta_path(t->meta, x->ino, path, PATH_MAX) < 0)
+		name = "";
+	/* A row is a line. */
+	for (char *c = path; !json && *name && *c; c++)
+		*c = (unsigned char)*c < ' ' ? '?' : *c;
+	text_fmt(out, json ? "{\"ino\":%llu,\"error\":\"%s\",\"what\":\"%s\",\"first\":%lld,"
+			     "\"last\":%lld,\"count\":%llu,\"message\":"
+			   : "%llu\t%s\t%s\t%lld\t%lld\t%llu\t",
+		 (unsigned long long)x->ino, err_name(err_fold(x->err)), x->what,
+		 (long long)(x->first / NS_PER_S), (long long)(x->last / NS_PER_S),
+		 (unsigned long long)x->count);
+	if (json) {
+		text_json(out, err_text(x->err), strlen(err_text(x->err)));
+		text_add(out, ",\"path\":");
+		text_json(out, name, strlen(name));
+		text_add(out, "}");
+	} else {
+		text_fmt(out, "%s\t%s\n", err_text(x->err), name);
+	}
+}
+
+/* The ring of recent failures: tab-separated rows, a path last, or an array. */
+static int control_do_failures(struct tess *t, const char *arg, struct text *out)
+{
+	scoped_free struct io_error *all = mem_array(IO_ERRORS, sizeof(*all));
+	bool json = strstr(arg, "json") != NULL;
+	unsigned n;
+
+	if (!all)
+		return -ENOMEM;
+	n = io_errors(atomic_load(&t->io), all, strstr(arg, "clear") != NULL);
+	text_add(out, json ? "[" : "");
+	for (unsigned i = 0; i < n; i++) {
+		text_add(out, json && i ? "," : "");
+		control_failure(t, &all[i], json, out);
+	}
+	text_add(out, json ? "]\n" : "");
 	return 0;
 }
 
@@ -176,8 +284,12 @@ static const struct control_cmd {
 } control_cmds[] = {
 	{ "hello", control_do_hello },	 { "stats", control_do_stats },
 	{ "pending", control_do_pending }, { "flush", control_do_flush },
-	{ "errors", control_do_errors },   { "config", control_do_config },
+	{ "errors", control_do_errors },   { "durable", control_do_durable },
+	{ "invalidate", control_do_invalidate },
+	{ "config", control_do_config },
 	{ "faults", control_do_faults },   { "log", control_do_log },
+	{ "mode", mount_mode },
+	{ "sample", control_do_sample },   { "failures", control_do_failures },
 };
 
 static int control_run(struct tess *t, char *line, struct text *out)

@@ -26,12 +26,23 @@ struct mkfs {
 	struct meta_super super;	/* some 70 KiB: on the heap with the rest */
 	struct store *stores[TESS_TARGETS_MAX];
 	bool   fresh[TESS_TARGETS_MAX];	/* its file was not there before */
+	bool   unmake[TESS_TARGETS_MAX];	/* was made, and is no file: what a failure takes back */
 	struct text *why;
 };
 
 static int mkfs_err(struct mkfs *m, const char *what, int err)
 {
 	text_fmt(m->why, "%s: %s", what, err_text(err));
+	return err;
+}
+
+static int mkfs_check_mode(struct mkfs *m)
+{
+	uint32_t flags = 0;
+	int err = m->conf->mode ? fs_mark_parse(m->conf->mode, &flags, m->why) : 0;
+
+	if (!err)
+		m->super.mark = (uint16_t)meta_mark(flags);
 	return err;
 }
 
@@ -62,6 +73,9 @@ static int mkfs_check_layout(struct mkfs *m)
 		text_fmt(m->why, "label '%s': longer than %u bytes", c->label, META_LABEL_MAX);
 		return -ENAMETOOLONG;
 	}
+	err = mkfs_check_mode(m);
+	if (err)
+		return err;
 	err = oclass_parse(c->cls ? c->cls : "S1", &cls, m->why);
 	if (!err)
 		err = oclass_usable(&cls, ntargets, m->why);
@@ -108,8 +122,13 @@ static int mkfs_target(struct mkfs *m, unsigned i, const char *typed)
 
 static int mkfs_check_targets(struct mkfs *m)
 {
+	char uri[64] = MOUNT_KV_URI;
+
+	if (!m->conf->ntargets && m->conf->kv_size)
+		snprintf(uri, sizeof(uri), "%s?size=%llu", MOUNT_KV_URI,
+			 (unsigned long long)m->conf->kv_size);
 	if (!m->conf->ntargets)
-		return mkfs_target(m, 0, MOUNT_KV_URI);
+		return mkfs_target(m, 0, uri);
 	for (unsigned i = 0; i < m->conf->ntargets; i++) {
 		int err = mkfs_target(m, i, m->conf->targets[i]);
 
@@ -213,6 +232,14 @@ static char *mkfs_target_file(const char *uri)
 	return mem_printf("%.*s", (int)strcspn(uri + 3, "?"), uri + 3);
 }
 
+/* A file outside the directory that was there before stays, whatever becomes of it. */
+static bool mkfs_takes_back(const char *file)
+{
+	struct stat st;
+
+	return !file || (stat(file, &st) == 0 && S_ISBLK(st.st_mode));
+}
+
 static int mkfs_open_targets(struct mkfs *m)
 {
 	for (unsigned i = 0; i < m->super.ntargets; i++) {
@@ -230,6 +257,10 @@ static int mkfs_open_targets(struct mkfs *m)
 		if (!err)
 			err = store_open_uri(&m->stores[i], text_str(&full), &o, m->why);
 		text_done(&full);
+		m->unmake[i] = !err && mkfs_takes_back(file);
+		if (!err)
+			err = mount_target_fits(m->stores[i], uri, m->super.layout.segment_size,
+						m->why);
 		if (err)
 			return err;
 	}
@@ -300,10 +331,22 @@ static int mkfs_remove_one(const char *path, const struct stat *st, int type, st
 	return 0;
 }
 
-static void mkfs_remove(const char *path)
+void mount_remove(const char *path)
 {
 	if (path)
 		nftw(path, mkfs_remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+}
+
+/* Or the next mkfs would be told that the place belongs to a file system, which never was. */
+static void mkfs_unmake_targets(struct mkfs *m)
+{
+	for (unsigned i = 0; i < m->super.ntargets; i++) {
+		struct text full = TEXT_INIT;
+
+		if (m->unmake[i] && !mount_target_uri(m->dir, m->super.targets[i].uri, &full))
+			store_unmake_uri(text_str(&full), m->super.fsid);
+		text_done(&full);
+	}
 }
 
 /* The directory was empty before the mark was set: all that is in it is ours. */
@@ -311,18 +354,19 @@ static void mkfs_undo(struct mkfs *m)
 {
 	static const char *const names[] = { MOUNT_META, MOUNT_STAGING, MOUNT_RUN, MOUNT_KV, MOUNT_MARK };
 
+	mkfs_unmake_targets(m);
 	for (size_t i = 0; m->marked && i < ARRAY_SIZE(names); i++) {
 		scoped_free char *path = mount_path(m->dir, names[i]);
 
-		mkfs_remove(path);
+		mount_remove(path);
 	}
 	for (unsigned i = 0; i < m->super.ntargets; i++) {
 		scoped_free char *file = mkfs_target_file(m->super.targets[i].uri);
 		scoped_free char *index = file ? mem_printf("%s.index", file) : NULL;
 
 		if (m->fresh[i]) {
-			mkfs_remove(file);
-			mkfs_remove(index);
+			mount_remove(file);
+			mount_remove(index);
 		}
 	}
 	if (m->made_dir)

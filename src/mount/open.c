@@ -101,6 +101,9 @@ static int open_before_sync(void *arg, uint64_t serial)
 	scoped_fd int fd = -1;
 	struct tess_req req;
 
+	/* A power cut ends it: what it refers to need not be on any disk. */
+	if (t->private)
+		return 0;
 	if (io)
 		return io_before_sync(io, serial);
 	fd = open(t->staging, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -114,6 +117,20 @@ static int open_before_sync(void *arg, uint64_t serial)
 			return err;
 	}
 	return 0;
+}
+
+/* For measuring: as far away as a namespace across a network. */
+static int open_latency(const struct tess *t, struct kv **inout)
+{
+	struct kv *far;
+	int err;
+
+	if (t->mode != TESS_MOUNT || !t->conf->meta_latency)
+		return 0;
+	err = kv_latency_open(&far, *inout, (int64_t)t->conf->meta_latency);
+	if (!err)
+		*inout = far;
+	return err;
 }
 
 static int open_namespace(struct tess *t, bool readonly, struct text *why)
@@ -134,7 +151,9 @@ static int open_namespace(struct tess *t, bool readonly, struct text *why)
 	err = kv_lmdb_open(&kv, &kc, why);
 	if (err)
 		return err;
-	err = meta_open(&t->meta, kv, why);
+	err = open_latency(t, &kv);
+	if (!err)
+		err = meta_open(&t->meta, kv, why);
 	if (err)
 		kv_close(kv);
 	return err;
@@ -156,7 +175,7 @@ static int open_targets(struct tess *t, struct text *why)
 	return err;
 }
 
-static bool open_fsync_local(const struct tess *t)
+bool mount_fsync_local(const struct tess *t)
 {
 	if (t->conf->fsync_how)
 		return t->conf->fsync_how == 1;
@@ -174,15 +193,19 @@ static int open_io(struct tess *t, struct text *why)
 		.targets = t->targets,
 		.ntargets = t->ntargets,
 		.staging_dir = t->staging,
+		.rescue_dir = t->rescued,
 		.staging_size = mount_staging_size(t->staging, t->conf->staging_size),
 		.idle_seal = (int64_t)t->conf->seal_idle,
 		.commit_interval = (int64_t)t->conf->commit_interval,
-		.fsync_local = open_fsync_local(t),
+		.fsync_local = mount_fsync_local(t),
+		.drain = (enum io_drain)t->conf->drain,
 		.readahead = t->conf->readahead,
 	};
 	struct io *io;
-	int err = io_open(&io, &ic, why);
+	int err = t->mode == TESS_MOUNT ? mount_tiers(t, why) : 0;
 
+	if (!err)
+		err = io_open(&io, &ic, why);
 	if (!err)
 		atomic_store(&t->io, io);
 	return err;
@@ -193,11 +216,12 @@ static int open_fs(struct tess *t)
 	struct fs_conf fc = {
 		.meta = t->meta,
 		.io = atomic_load(&t->io),
-		.policy = &policy_session,
+		.policy = &t->policy,
 		.targets = t->targets,
 		.ntargets = t->ntargets,
 		.readonly = t->conf->readonly,
-		.atime = t->conf->atime,
+		.atime = (enum fs_atime)t->conf->atime,
+		.lease = (int64_t)t->conf->lease,
 	};
 
 	return fs_open(&t->fs, &fc);
@@ -229,6 +253,10 @@ static int open_stack(struct tess *t, struct text *why)
 		goto fail_targets;
 	if (t->mode == TESS_LOOK)
 		return 0;
+	err = mount_policy(t, why);
+	if (err)
+		goto fail_meta;
+	meta_lease(t->meta, (int64_t)t->conf->lease);
 	err = meta_session_begin(t->meta, t->mountpoint ? t->mountpoint : "", clock_wall(), why);
 	if (err)
 		goto fail_meta;
@@ -244,11 +272,14 @@ static int open_stack(struct tess *t, struct text *why)
 	if (err)
 		goto fail_io;
 	err = control_start(&t->control, t, why);
+	if (!err)
+		err = mount_join(t);
 	if (err)
 		goto fail_fs;
 	return 0;
 
 fail_fs:
+	control_stop(t->control);
 	fs_close(t->fs);
 fail_io:
 	io_close(atomic_load(&t->io), false, &last);
@@ -269,10 +300,12 @@ static void tess_free(struct tess *t)
 {
 	if (!t)
 		return;
+	private_free(t->private);
 	tess_conf_done(&t->dflt);
 	free(t->dir);
 	free(t->mountpoint);
 	free(t->staging);
+	free(t->rescued);
 	free(t);
 }
 DEFINE_SCOPED(struct tess, tess_free)
@@ -292,6 +325,9 @@ static int open_new(struct tess **ret, const char *dir, const struct tess_conf *
 	t->dir = realpath(dir, NULL);
 	if (!t->dir)
 		return -errno;
+	t->rescued = mount_path(t->dir, MOUNT_RESCUED);
+	if (!t->rescued)
+		return -ENOMEM;
 	if (mountpoint) {
 		t->mountpoint = mem_strdup(mountpoint);
 		if (!t->mountpoint)
@@ -299,6 +335,38 @@ static int open_new(struct tess **ret, const char *dir, const struct tess_conf *
 	}
 	*ret = steal_ptr(t);
 	return 0;
+}
+
+/* From here on the private tree is the file system that is opened. */
+static int open_private(struct tess *t, struct text *why)
+{
+	int err = mount_private_make(&t->private, t, why);
+	char *dir = err ? NULL : mem_strdup(private_dir(t->private));
+
+	if (err || !dir)
+		return err ? err : -ENOMEM;
+	free(t->dir);
+	t->dir = dir;
+	return 0;
+}
+
+/* What the options say is checked before anything is made. */
+static int open_mode(struct tess *t, struct text *why)
+{
+	int err = t->mode == TESS_MOUNT ? mount_policy(t, why) : 0;
+
+	if (err || t->mode != TESS_MOUNT)
+		return err;
+	mount_private_sweep(t->dir, true);
+	return t->policy.mode == MODE_PRIVATE ? open_private(t, why) : 0;
+}
+
+static int open_staging(struct tess *t, struct text *why)
+{
+	const char *want = t->mode == TESS_MOUNT ? t->conf->staging : NULL;
+
+	return mount_staging_prepare(t->dir, t->private ? private_staging(t->private) : want, &t->staging,
+				     why);
 }
 
 static int open_all(struct tess **ret, const char *dir, enum tess_open_mode mode,
@@ -314,8 +382,9 @@ static int open_all(struct tess **ret, const char *dir, enum tess_open_mode mode
 	t->mode = mode;
 	err = open_switches(t->conf, why);
 	if (!err)
-		err = mount_staging_prepare(t->dir, mode == TESS_MOUNT ? t->conf->staging : NULL,
-					    &t->staging, why);
+		err = open_mode(t, why);
+	if (!err)
+		err = open_staging(t, why);
 	if (!err)
 		err = open_stack(t, why);
 	if (!err)
@@ -363,6 +432,9 @@ static int close_reclaim(struct meta *m)
 			return err;
 		do {
 			err = meta_reclaim(m, inos, n, 2000, clock_wall(), &more);
+			/* Another mount may have it open, and does not answer: it has to see to it. */
+			if (err == -EBUSY)
+				return meta_orphans_leave(m);
 			if (err)
 				return err;
 		} while (more);
@@ -387,7 +459,7 @@ int tess_close(struct tess *t, char *why)
 	io = atomic_load(&t->io);
 	if (io) {
 		close_note(&err, close_reclaim(t->meta), "unlinked files", &w);
-		close_note(&err, io_close(io, true, &w), "data", &w);
+		close_note(&err, io_close(io, !t->private, &w), "data", &w);
 		atomic_store(&t->io, NULL);
 	}
 	/* After a failure the session stays: the next one adopts what it could not finish. */
@@ -399,6 +471,10 @@ int tess_close(struct tess *t, char *why)
 	mount_targets_close(t);
 	if (t->budget)
 		budget_free(t->budget);
+	if (err == -TESS_E_FENCED) {
+		text_done(&w);
+		text_fmt(&w, "%s; what was not published is in %s", err_text(err), t->rescued);
+	}
 	if (err && t->mode == TESS_MOUNT)
 		control_leave_note(t, text_str(&w));
 	if (err)
@@ -413,7 +489,7 @@ int tess_sync(struct tess *t)
 	struct io *io = atomic_load(&t->io);
 	struct tess_req req;
 
-	if (!io)
+	if (!io || t->private)
 		return 0;
 	req_begin(&req, "sync");
 	return io_sync_all(io, &req);

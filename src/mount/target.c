@@ -56,6 +56,15 @@ int mount_target_absolute(const char *uri, struct text *ret, struct text *why)
 	return text_error(ret);
 }
 
+int mount_target_fits(const struct store *s, const char *uri, uint32_t segment_size, struct text *why)
+{
+	if (s->caps.max_object >= segment_size)
+		return 0;
+	text_fmt(why, "target %s: takes objects of at most %llu bytes, and the segment size is %u", uri,
+		 (unsigned long long)s->caps.max_object, segment_size);
+	return -TESS_E_URI;
+}
+
 static int target_open(struct tess *t, const struct meta_target *mt, bool readonly, struct text *why)
 {
 	struct store_open_opts opts = {
@@ -75,6 +84,13 @@ static int target_open(struct tess *t, const struct meta_target *mt, bool readon
 	if (!err)
 		err = store_open_uri(&it->store, text_str(&uri), &opts, why);
 	text_done(&uri);
+	/* What is there can be read whatever the service takes by now. */
+	if (!err && !readonly) {
+		err = mount_target_fits(it->store, mt->uri, meta_super(t->meta)->layout.segment_size,
+					why);
+		if (err)
+			store_close(it->store);
+	}
 	if (err)
 		return err;
 	it->id = mt->id;

@@ -57,15 +57,16 @@ int tess_setlayout(struct tess *t, uint64_t ino, const char *spec, char *why)
 
 int tess_checklayout(const char *dir, const char *spec, char *why)
 {
+	struct meta_attr attr = { 0 };
 	struct text w = TEXT_INIT;
-	struct meta_layout layout;
 	struct tess *t;
+	unsigned mask;
 	int err = tess_open(&t, dir, TESS_LOOK, NULL, NULL, why);
 
 	if (err)
 		return err;
-	layout = meta_super(t->meta)->layout;
-	err = fs_layout_parse(spec, meta_super(t->meta)->ntargets, &layout, &w);
+	attr.layout = meta_super(t->meta)->layout;
+	err = fs_spec_parse(spec, meta_super(t->meta)->ntargets, &attr, &mask, &w);
 	tess_close(t, NULL);
 	return tools_end(err, &w, why);
 }
@@ -109,6 +110,7 @@ int tess_gc(struct tess *t, struct tess_gc *g, char *why)
 	struct admin a = tools_admin(t);
 	struct text w = TEXT_INIT;
 
+	g->privates = mount_private_sweep(t->dir, !g->dry_run);
 	return tools_end(admin_gc(&a, g, &w), &w, why);
 }
 

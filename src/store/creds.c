@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/fault.h"
+#include "base/path.h"
 #include "base/scoped.h"
 #include <pwd.h>
 #include <string.h>
@@ -57,10 +58,31 @@ static const char *arena_add(struct creds *c, const char *s)
 	return ret;
 }
 
+/* Files that are read again when what is in them has to be renewed. */
+static const enum creds_env env_files[] = {
+	ENV_CREDENTIALS_FILE, ENV_CONFIG_FILE, ENV_WEB_TOKEN_FILE, ENV_CONTAINER_AUTH_FILE, ENV_CA_BUNDLE,
+};
+
+struct env_paths {
+	char *of[ARRAY_SIZE(env_files)];	/* owned */
+};
+
+/* "~/" is resolved where it is known, and what cannot be resolved is told when it is read. */
+static void env_paths_resolve(struct env_paths *p, const char **env)
+{
+	for (unsigned i = 0; i < ARRAY_SIZE(env_files); i++) {
+		const char **v = &env[env_files[i]];
+
+		if (*v && strncmp(*v, "~/", 2) && path_absolute(*v, &p->of[i]) == 0)
+			*v = p->of[i];
+	}
+}
+
 /* Once, so that what is measured is what is copied. */
 static int creds_copy(struct creds *c, const struct creds_conf *conf)
 {
 	const char *env[ENV_N];
+	struct env_paths paths = { 0 };
 	size_t n = room_of(conf->uri) + room_of(conf->profile) + room_of(conf->key_file) +
 		   room_of(conf->region);
 	int err;
@@ -68,13 +90,17 @@ static int creds_copy(struct creds *c, const struct creds_conf *conf)
 	for (unsigned i = 0; i < ENV_N; i++) {
 		env[i] = getenv(env_names[i]);
 		env[i] = env[i] && *env[i] ? env[i] : NULL;
-		n += room_of(env[i]);
 	}
+	env_paths_resolve(&paths, env);
+	for (unsigned i = 0; i < ENV_N; i++)
+		n += room_of(env[i]);
 	err = secret_init(&c->arena, n);
+	for (unsigned i = 0; i < ENV_N && !err; i++)
+		c->env[i] = arena_add(c, env[i]);
+	for (unsigned i = 0; i < ARRAY_SIZE(env_files); i++)
+		free(paths.of[i]);
 	if (err)
 		return err;
-	for (unsigned i = 0; i < ENV_N; i++)
-		c->env[i] = arena_add(c, env[i]);
 	c->conf.uri = arena_add(c, conf->uri);
 	c->conf.profile = arena_add(c, conf->profile);
 	c->conf.key_file = arena_add(c, conf->key_file);

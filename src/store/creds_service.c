@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/scoped.h"
-#include <arpa/inet.h>
 #include <openssl/crypto.h>
 #include <string.h>
 #include <strings.h>
@@ -156,15 +155,8 @@ static int creds_http_json(struct creds *c, struct creds_ask *a, const char *sou
 /* Where plain HTTP may carry the token: this host, and the link-local addresses of ECS and EKS. */
 static bool host_is_near(const char *host)
 {
-	struct in_addr a;
-
-	if (!strcasecmp(host, "localhost") || !strcmp(host, "[::1]") ||
-	    !strcasecmp(host, "[fd00:ec2::23]"))
-		return true;
-	if (inet_pton(AF_INET, host, &a) != 1)
-		return false;
-	return (ntohl(a.s_addr) >> 24) == 127 || !strcmp(host, "169.254.170.2") ||
-	       !strcmp(host, "169.254.170.23");
+	return http_host_is_loopback(host) || !strcasecmp(host, "[fd00:ec2::23]") ||
+	       !strcmp(host, "169.254.170.2") || !strcmp(host, "169.254.170.23");
 }
 
 int creds_container_url(const char *relative, const char *full, struct text *ret, struct text *why)

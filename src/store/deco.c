@@ -42,6 +42,7 @@ struct deco_timer {
 	struct cond       cond;		/* queue head changed, firing ended, stop */
 	struct list_node  queue;	/* ascending due; delays are alike, so adding looks from the back */
 	struct deco_wait *firing;	/* only compared, never followed: it may be gone */
+	int64_t           looks_at;	/* when the thread will look by itself */
 	bool              stop;
 	pthread_t         thread;
 };
@@ -66,10 +67,12 @@ static void *timer_main(void *arg)
 		struct deco_wait *w;
 
 		if (list_empty(&t->queue)) {
+			t->looks_at = CLOCK_NEVER;
 			cond_wait(&t->cond, &t->lock);
 			continue;
 		}
 		w = list_entry(t->queue.next, struct deco_wait, link);
+		t->looks_at = w->due;
 		if (w->due > clock_now())
 			(void)cond_wait_until(&t->cond, &t->lock, w->due);
 		else
@@ -124,7 +127,8 @@ static void timer_queue_locked(struct deco_timer *t, struct deco_wait *w, int64_
 			break;
 	}
 	list_insert_(&w->link, at, at->next);
-	if (t->queue.next == &w->link)
+	/* Most are removed long before they are due: the thread may as well sleep until then. */
+	if (due < t->looks_at)
 		cond_wake_all(&t->cond);
 }
 
@@ -237,4 +241,14 @@ int deco_param_size(const struct store_conf *conf, const char *name, uint64_t df
 		return -TESS_E_URI;
 	}
 	return 0;
+}
+
+int deco_param_path(const struct store_conf *conf, const char *name, struct text *why)
+{
+	const char *v = conf->param(conf, name);
+
+	if (!v || v[0] == '/')
+		return 0;
+	text_fmt(why, "%s: %s: the path must be absolute", conf->uri, name);
+	return -TESS_E_URI;
 }

@@ -72,6 +72,8 @@ int deco_param_uint(const struct store_conf *conf, const char *name, uint64_t df
 		    struct text *why);
 int deco_param_time(const struct store_conf *conf, const char *name, uint64_t dflt, uint64_t *ret,
 		    struct text *why);
+/* -TESS_E_URI for a relative path: the URI is remembered, and the daemon that uses it is elsewhere. */
+int deco_param_path(const struct store_conf *conf, const char *name, struct text *why);
 int deco_param_size(const struct store_conf *conf, const char *name, uint64_t dflt, uint64_t *ret,
 		    struct text *why);
 #endif

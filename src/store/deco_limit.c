@@ -117,10 +117,16 @@ static void limit_done(struct store_op *op)
 		return;			/* limit_run() goes on with it */
 	next = limit_next(l, op);
 	limit_finish(op);
-	limit_run(l, next);
-	/* The window may have grown by more than the place that became free. */
-	while (next && (next = limit_more(l)))
+	/*
+	 * The window may have grown by more than the place that became free. Asked before the one in hand is sent:
+	 * once the last is done the store may be gone.
+	 */
+	while (next) {
+		struct store_op *more = limit_more(l);
+
 		limit_run(l, next);
+		next = more;
+	}
 }
 
 static void limit_submit(struct store *s, struct store_op *op)

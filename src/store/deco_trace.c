@@ -5,7 +5,9 @@
  * what the file system asked for; what retries added is `retry.again` of the same group's name
  * with ".retry" behind it.
  *
- * It costs one small allocation and a few relaxed adds per request. When there is no memory for
+ * It also knows the requests that are under way, for whoever asks what is being waited for.
+ *
+ * It costs one small allocation, a short lock and a few relaxed adds per request. When there is no memory for
  * that, the request goes through uncounted: to observe must never be what fails.
  */
 #include "base/clock.h"
@@ -26,11 +28,11 @@ enum outcome {
 	op ".ok", op ".missing", op ".busy", op ".timeout", op ".full", op ".cancelled", op ".error"
 static const char *const counter_names[] = {
 	ROW("put"), ROW("get"), ROW("head"), ROW("del"), ROW("list"),
-	"put.bytes", "get.bytes", "barrier.ok", "barrier.error",
+	"put.bytes", "get.bytes", "barrier.ok", "barrier.error", "inflight",
 };
 static const char *const hist_names[] = { "put", "get", "head", "del", "list", "barrier" };
 
-enum { C_PUT_BYTES = STORE_NCODES * OUT_N, C_GET_BYTES, C_BARRIER_OK, C_BARRIER_ERROR, C_N };
+enum { C_PUT_BYTES = STORE_NCODES * OUT_N, C_GET_BYTES, C_BARRIER_OK, C_BARRIER_ERROR, C_INFLIGHT, C_N };
 enum { H_BARRIER = STORE_NCODES, H_N };
 _Static_assert(ARRAY_SIZE(counter_names) == C_N, "one name per counter");
 _Static_assert(ARRAY_SIZE(hist_names) == H_N, "one name per histogram");
@@ -40,10 +42,14 @@ struct trace_store {
 	struct trace_group   group;
 	struct trace_counter counters[C_N];
 	struct trace_hist    hists[H_N];
+	struct lock          lock;
+	struct list_node     flights GUARDED_BY(&lock);	/* struct trace_op.link, oldest first */
 };
 
 struct trace_op {
 	struct deco_hook hook;
+	struct list_node link;
+	struct store_op *op;
 	int64_t          start;
 };
 
@@ -75,6 +81,10 @@ static void trace_done(struct store_op *op)
 	scoped_free struct trace_op *x = op->owner;
 	struct trace_store *t = container_of(x->hook.s, struct trace_store, s);
 
+	lock_take(&t->lock);
+	list_remove(&x->link);
+	lock_drop(&t->lock);
+	trace_add(&t->counters[C_INFLIGHT], UINT64_MAX);
 	trace_lat(&t->hists[op->code], clock_now() - x->start);
 	trace_add(&t->counters[op->code * OUT_N + outcome_of(op->err)], 1);
 	if (op->err == 0 && op->code == STORE_PUT)
@@ -87,11 +97,17 @@ static void trace_done(struct store_op *op)
 
 static void trace_submit(struct store *s, struct store_op *op)
 {
+	struct trace_store *t = container_of(s, struct trace_store, s);
 	struct trace_op *x = mem_alloc(sizeof(*x));
 
 	if (x) {
 		x->start = clock_now();
+		x->op = op;
 		deco_hook_op(&x->hook, s, op, trace_done);
+		trace_add(&t->counters[C_INFLIGHT], 1);
+		lock_take(&t->lock);
+		list_push_back(&t->flights, &x->link);
+		lock_drop(&t->lock);
 	}
 	store_submit(s->inner, op);
 }
@@ -119,11 +135,35 @@ static void trace_to_text(const struct store *s, struct text *out)
 	}
 }
 
+void store_flights(struct store *s, void (*fn)(void *arg, const struct store_flight *), void *arg)
+{
+	struct trace_store *t;
+
+	while (s && s->ops != &deco_trace_ops)
+		s = s->inner;
+	if (!s)
+		return;
+	t = container_of(s, struct trace_store, s);
+	scoped_lock(&t->lock);
+	list_for_each(n, &t->flights) {
+		const struct trace_op *x = list_entry(n, struct trace_op, link);
+		const struct store_op *op = x->op;
+		struct store_flight f = { op->code, op->key.name, "", 0, op->data.len, x->start };
+
+		if (op->req) {
+			f.op = op->req->op;
+			f.ino = op->req->ino;
+		}
+		fn(arg, &f);
+	}
+}
+
 static void trace_close(struct store *s)
 {
 	struct trace_store *t = container_of(s, struct trace_store, s);
 
 	trace_unregister(&t->group);
+	lock_done(&t->lock);
 	free(t);
 }
 
@@ -137,6 +177,8 @@ static int trace_open(struct store **ret, const struct store_conf *conf, struct 
 	if (!t)
 		return -ENOMEM;
 	deco_init(&t->s, &deco_trace_ops, inner);
+	lock_init(&t->lock, LOCK_LEAF, "trace");
+	list_init(&t->flights);
 	for (unsigned i = 0; i < C_N; i++)
 		t->counters[i].name = counter_names[i];
 	for (unsigned i = 0; i < H_N; i++)

@@ -115,4 +115,5 @@ struct http_url {
 	bool     tls;
 };
 int http_url_parse(const char *url, struct http_url *ret);	/* -EINVAL */
+bool http_host_is_loopback(const char *host);	/* as in http_url */
 #endif

@@ -361,6 +361,9 @@ static int loop_wait_ms(const struct http_loop *l)
 {
 	int64_t left = CLOCK_NEVER;
 
+	/* A reply that was there at once made room for another request. */
+	if (l->nactive < l->max && !list_empty(&l->waiting))
+		return 0;
 	if (l->curl_at != CLOCK_NEVER)
 		left = l->curl_at - mono();
 	if (l->check_at != CLOCK_NEVER)
@@ -368,6 +371,17 @@ static int loop_wait_ms(const struct http_loop *l)
 	if (left == CLOCK_NEVER)
 		return -1;
 	return left <= 0 ? 0 : (int)MIN((left + NS_PER_MS - 1) / NS_PER_MS, INT64_C(60000));
+}
+
+/* Also what begins a transfer that was just added: curl asks to be called at once. */
+static void loop_tick(struct http_loop *l)
+{
+	int running;
+
+	if (l->curl_at == CLOCK_NEVER || l->curl_at > mono())
+		return;
+	l->curl_at = CLOCK_NEVER;
+	curl_multi_socket_action(l->multi, CURL_SOCKET_TIMEOUT, 0, &running);
 }
 
 static void loop_wait(struct http_loop *l)
@@ -385,10 +399,6 @@ static void loop_wait(struct http_loop *l)
 			curl_multi_socket_action(l->multi, ev[i].data.fd, what, &running);
 		else if (read(l->wake_fd, &woken, sizeof(woken)) < 0)
 			continue;	/* woken all the same */
-	}
-	if (l->curl_at != CLOCK_NEVER && l->curl_at <= mono()) {
-		l->curl_at = CLOCK_NEVER;
-		curl_multi_socket_action(l->multi, CURL_SOCKET_TIMEOUT, 0, &running);
 	}
 }
 
@@ -431,7 +441,10 @@ static void *loop_run(void *arg)
 	while (loop_take(l)) {
 		loop_check(l);
 		loop_fill(l);
+		loop_tick(l);
+		loop_reap(l);
 		loop_wait(l);
+		loop_tick(l);
 		loop_reap(l);
 	}
 	while (l->nidle)

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/scoped.h"
+#include <arpa/inet.h>
 #include <curl/curl.h>
 #include <ctype.h>
 #include <string.h>
@@ -144,4 +145,13 @@ int http_url_parse(const char *url, struct http_url *ret)
 	memcpy(u.path, url, n);
 	*ret = u;
 	return 0;
+}
+
+bool http_host_is_loopback(const char *host)
+{
+	struct in_addr a;
+
+	if (!strcasecmp(host, "localhost") || !strcmp(host, "[::1]"))
+		return true;
+	return inet_pton(AF_INET, host, &a) == 1 && (ntohl(a.s_addr) >> 24) == 127;
 }

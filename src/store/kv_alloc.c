@@ -14,6 +14,7 @@
 
 #include "base/err.h"
 #include "base/fault.h"
+#include "base/proc.h"
 #include "base/range.h"
 #include "base/scoped.h"
 
@@ -141,48 +142,30 @@ static int pool_carve_locked(struct kv_pool *p, uint64_t bytes, unsigned max, st
  * A process is told from a later one with its number by the time it started; both mean nothing
  * after the next boot.
  */
-static uint64_t process_start(uint64_t pid)
-{
-	char path[64], buf[1024];
-	scoped_fd int fd = -1;
-	const char *p;
-	ssize_t n;
-
-	(void)snprintf(path, sizeof(path), "/proc/%llu/stat", (unsigned long long)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? -1 : read(fd, buf, sizeof(buf) - 1);
-	if (n <= 0)
-		return 0;
-	buf[n] = 0;
-	/* The name may hold spaces and parentheses; field 22 is the 20th behind its last one. */
-	p = strrchr(buf, ')');
-	for (unsigned i = 0; p && i < 20; i++)
-		p = strchr(p + 1, ' ');
-	return p ? strtoull(p + 1, NULL, 10) : 0;
-}
-
 struct owner_rec {
 	char b[16 + 40];	/* u64 pid, u64 start, boot id */
 };
 
 static void owner_rec_self(const struct kv *kv, struct owner_rec *o)
 {
-	uint64_t pid = (uint64_t)getpid();
-
 	memset(o, 0, sizeof(*o));
-	put_le64(o->b, pid);
-	put_le64(o->b + 8, process_start(pid));
+	put_le64(o->b, (uint64_t)getpid());
+	put_le64(o->b + 8, kv->start);
 	memcpy(o->b + 16, kv->boot, sizeof(kv->boot));
 }
 
 static bool owner_alive(const struct kv *kv, MDB_val val)
 {
 	const char *b = val.mv_data;
+	uint64_t start;
+	int r;
 
 	if (val.mv_size != sizeof(struct owner_rec) ||
 	    memcmp(b + 16, kv->boot, sizeof(kv->boot)) != 0)
 		return false;
-	return get_le64(b + 8) != 0 && process_start(get_le64(b)) == get_le64(b + 8);
+	r = proc_start((uint32_t)get_le64(b), &start);
+	/* One that we cannot look at may live. */
+	return r < 0 ? r != -ESRCH : start == get_le64(b + 8);
 }
 
 /* Registers this process in the transaction: its new id. */
@@ -335,11 +318,12 @@ static bool pool_has(struct kv *kv, uint64_t need)
  */
 static int refill(struct kv *kv, uint64_t need)
 {
-	unsigned drained = 0;
+	unsigned drained;
 	bool any = false, asked = false;
 	int r;
 
 	for (;;) {
+		drained = 0;
 		r = refill_once(kv, need, &drained);
 		if (r < 0 && r != -TESS_E_STORE_FULL)
 			return r;

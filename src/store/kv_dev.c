@@ -18,6 +18,7 @@
 #include "base/scoped.h"
 #include "base/text.h"
 
+#include <assert.h>
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>
@@ -236,81 +237,63 @@ static bool dev_aligned(const struct kv_dev *d, const struct tess_iov *iov, uint
 	return true;
 }
 
-static int dev_write_bounce(struct kv_dev *d, const struct tess_iov *src, uint64_t skip,
-			    uint64_t len, uint64_t off)
+/* Whole units by way of a buffer. Extents begin at a unit, so that a write does. */
+static int dev_bounce(struct kv_dev *d, bool write, const struct tess_iov *iov, uint64_t skip,
+		      uint64_t len, uint64_t off)
 {
 	char *buf = bounce_take(d);
 	int r = buf ? 0 : -ENOMEM;
 
+	assert(!write || off % KV_UNIT == 0);
 	while (r == 0 && len > 0) {
-		size_t n = MIN(len, BOUNCE_BYTES), padded = round_up(n, KV_UNIT);
-		struct iovec v = { buf, padded };
+		uint64_t from = round_down(off, KV_UNIT), head = off - from;
+		size_t n = MIN(len, BOUNCE_BYTES - head);
+		struct iovec v = { buf, round_up(head + n, KV_UNIT) };
 
-		(void)iov_copy_out(buf, src, skip, n);
-		memset(buf + n, 0, padded - n);
-		r = dev_vec(d, true, &v, 1, off);
+		if (write) {
+			(void)iov_copy_out(buf, iov, skip, n);
+			memset(buf + n, 0, v.iov_len - n);
+		}
+		r = dev_vec(d, write, &v, 1, from);
+		if (r == 0 && !write)
+			(void)iov_copy_in(iov, skip, buf + head, n);
 		skip += n;
 		off += n;
 		len -= n;
 	}
 	if (buf)
 		bounce_give(d, buf);
+	return r;
+}
+
+static int dev_move(struct kv_dev *d, bool write, const struct tess_iov *iov, uint64_t skip,
+		    uint64_t len, uint64_t off)
+{
+	uint64_t body = d->direct ? round_down(len, KV_UNIT) : len;
+	int r;
+
+	if (!dev_aligned(d, iov, skip, off))
+		return dev_bounce(d, write, iov, skip, len, off);
+	r = dev_direct(d, write, iov, skip, body, off);
+	if (r == 0 && body < len)
+		r = dev_bounce(d, write, iov, skip + body, len - body, off + body);
 	return r;
 }
 
 int kv_dev_write(struct kv_dev *d, const struct tess_iov *src, uint64_t skip, uint64_t len,
 		 uint64_t off)
 {
-	uint64_t body = d->direct ? round_down(len, KV_UNIT) : len;
 	int r = fault_point("store.kv.write");
 
-	if (r < 0)
-		return r;
-	if (!dev_aligned(d, src, skip, off))
-		return dev_write_bounce(d, src, skip, len, off);
-	r = dev_direct(d, true, src, skip, body, off);
-	if (r == 0 && body < len)
-		r = dev_write_bounce(d, src, skip + body, len - body, off + body);
-	return r;
-}
-
-static int dev_read_bounce(struct kv_dev *d, const struct tess_iov *dst, uint64_t skip,
-			   uint64_t len, uint64_t off)
-{
-	char *buf = bounce_take(d);
-	int r = buf ? 0 : -ENOMEM;
-
-	while (r == 0 && len > 0) {
-		uint64_t from = round_down(off, KV_UNIT), head = off - from;
-		size_t n = MIN(len, BOUNCE_BYTES - head);
-		struct iovec v = { buf, round_up(head + n, KV_UNIT) };
-
-		r = dev_vec(d, false, &v, 1, from);
-		if (r == 0)
-			(void)iov_copy_in(dst, skip, buf + head, n);
-		skip += n;
-		off += n;
-		len -= n;
-	}
-	if (buf)
-		bounce_give(d, buf);
-	return r;
+	return r < 0 ? r : dev_move(d, true, src, skip, len, off);
 }
 
 int kv_dev_read(struct kv_dev *d, const struct tess_iov *dst, uint64_t skip, uint64_t len,
 		uint64_t off)
 {
-	uint64_t body = d->direct ? round_down(len, KV_UNIT) : len;
 	int r = fault_point("store.kv.read");
 
-	if (r < 0)
-		return r;
-	if (!dev_aligned(d, dst, skip, off))
-		return dev_read_bounce(d, dst, skip, len, off);
-	r = dev_direct(d, false, dst, skip, body, off);
-	if (r == 0 && body < len)
-		r = dev_read_bounce(d, dst, skip + body, len - body, off + body);
-	return r;
+	return r < 0 ? r : dev_move(d, false, dst, skip, len, off);
 }
 
 int kv_dev_sync(struct kv_dev *d)

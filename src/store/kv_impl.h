@@ -17,11 +17,10 @@
 #include "base/env.h"
 #include "base/list.h"
 #include "base/lock.h"
+#include "base/pack.h"
 #include "store/store.h"
 
-#include <endian.h>
 #include <stdatomic.h>
-#include <string.h>
 
 #define KV_UNIT        4096u			/* space is counted and addressed in these */
 #define KV_INLINE_MAX  4096u			/* values up to here live in the index */
@@ -89,6 +88,7 @@ struct kv {
 	uint64_t         inline_max;
 	bool             readonly;
 	char             boot[40];
+	uint64_t         start;		/* proc_start() of this process */
 };
 
 /* kv_dev.c. Offsets are on the device. `why` gets a line. */
@@ -153,41 +153,4 @@ void kv_store_close(struct store *s);
 void kv_unmake(const struct store_conf *conf);
 /* kv_check.c */
 int  kv_check(struct store *s, struct text *out);
-
-static inline void put_be64(void *p, uint64_t v)
-{
-	v = htobe64(v);
-	memcpy(p, &v, 8);
-}
-static inline uint64_t get_be64(const void *p)
-{
-	uint64_t v;
-
-	memcpy(&v, p, 8);
-	return be64toh(v);
-}
-static inline void put_le64(void *p, uint64_t v)
-{
-	v = htole64(v);
-	memcpy(p, &v, 8);
-}
-static inline uint64_t get_le64(const void *p)
-{
-	uint64_t v;
-
-	memcpy(&v, p, 8);
-	return le64toh(v);
-}
-static inline void put_le32(void *p, uint32_t v)
-{
-	v = htole32(v);
-	memcpy(p, &v, 4);
-}
-static inline uint32_t get_le32(const void *p)
-{
-	uint32_t v;
-
-	memcpy(&v, p, 4);
-	return le32toh(v);
-}
 #endif

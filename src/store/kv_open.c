@@ -13,6 +13,7 @@
 
 #include "base/err.h"
 #include "base/fault.h"
+#include "base/proc.h"
 #include "base/range.h"
 #include "base/scoped.h"
 #include "base/text.h"
@@ -369,18 +370,20 @@ static int attach_index(struct kv *kv, const struct kv_params *p)
 	return r;
 }
 
-static void boot_id_read(struct kv *kv, const char *given)
+/* What others tell us from the dead by: without it they would take our reservations. */
+static int self_read(struct kv *kv, const char *given)
 {
 	scoped_fd int fd = -1;
+	int r = proc_start((uint32_t)getpid(), &kv->start);
 
-	if (given) {
+	if (given)
 		memcpy(kv->boot, given, strnlen(given, sizeof(kv->boot)));
-		return;
-	}
+	if (r < 0 || given)
+		return r;
 	fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-	/* Without it all owners look alike by boot, and their start times still tell them apart. */
-	if (fd >= 0 && read(fd, kv->boot, sizeof(kv->boot) - 4) < 0)
-		memset(kv->boot, 0, sizeof(kv->boot));
+	if (fd < 0)
+		return -errno;
+	return read(fd, kv->boot, sizeof(kv->boot) - 4) < 0 ? -errno : 0;
 }
 
 static int kv_attach(struct kv *kv, const struct kv_params *p)
@@ -416,8 +419,11 @@ int kv_open(struct store **ret, const struct store_conf *conf, struct store *inn
 	if (!kv)
 		return -ENOMEM;
 	kv_pool_init(&kv->pool);
-	boot_id_read(kv, conf->boot_id);
-	r = kv_params_get(&p);
+	r = self_read(kv, conf->boot_id);
+	if (r < 0)
+		text_fmt(why, "%s: who we are cannot be read from /proc: %s", conf->place, err_text(r));
+	if (r == 0)
+		r = kv_params_get(&p);
 	if (r == 0 && conf->create)
 		r = kv_format(kv, &p);
 	if (r == 0) {

@@ -39,6 +39,10 @@ int rados_settings_read(struct rados_settings *set, const struct store_conf *con
 	uint64_t timeout;
 	int r = deco_param_time(conf, "timeout", TIMEOUT_DEFAULT, &timeout, why);
 
+	if (r == 0)
+		r = deco_param_path(conf, "conf", why);
+	if (r == 0)
+		r = deco_param_path(conf, "keyring", why);
 	set->pool = mem_strdup(conf->place);
 	if (r < 0 || !set->pool)
 		return r < 0 ? r : -ENOMEM;

@@ -26,6 +26,10 @@ LOG_MODULE("renew")
 #define MARGIN_MAX  (600 * NS_PER_S)
 #define BACKOFF_MIN (100 * NS_PER_MS)
 #define BACKOFF_MAX (30 * NS_PER_S)
+/* A service that is restarted is back within seconds: it shall be found so, before it is taken for gone. */
+#define QUICK_MAX   (2 * NS_PER_S)
+#define QUICK_TRIES 20u
+#define TELL_REJECT 4u		/* fresh values refused in a row */
 #define PROVEN	    (60 * NS_PER_S)	/* a value that served this long was good */
 #define NAP_MAX	    (30 * NS_PER_S)	/* the wall clock may be set meanwhile */
 
@@ -65,8 +69,12 @@ static struct renewed *renewed_ref(struct renewed *v)
 /* Half of it is jitter: the mounts of a whole cluster must not come back in step. */
 static int64_t renew_backoff(unsigned attempt)
 {
-	int64_t top = attempt > 8 ? BACKOFF_MAX : MIN(BACKOFF_MAX, BACKOFF_MIN << attempt);
+	int64_t top;
 
+	if (attempt < QUICK_TRIES)
+		top = MIN(QUICK_MAX, BACKOFF_MIN << MIN(attempt, 8u));
+	else
+		top = MIN(BACKOFF_MAX, QUICK_MAX << MIN(attempt - QUICK_TRIES + 1, 8u));
 	return top / 2 + clock_backoff(0, top / 2, top / 2);
 }
 
@@ -310,6 +318,7 @@ bool renew_forget(struct renew *r, struct renew_wait *w)
 void renew_reject(struct renew *r, const struct renewed *v)
 {
 	struct renewed *old = NULL;
+	bool tell = false;
 
 	lock_take(&r->lock);
 	if (r->now && r->now == v) {
@@ -317,9 +326,13 @@ void renew_reject(struct renew *r, const struct renewed *v)
 
 		r->rejects = now - r->fetched < PROVEN ? r->rejects + 1 : 1;
 		r->not_before = r->rejects > 1 ? now + renew_backoff(r->rejects - 2) : now;
+		tell = r->rejects == TELL_REJECT;
 		old = steal_ptr(r->now);
 		cond_wake_all(&r->work);
 	}
 	lock_drop(&r->lock);
+	if (tell)
+		log_err("%s: what has just been issued is refused by the service it is for, again and again",
+			r->name);
 	renewed_put(old);
 }

@@ -8,10 +8,11 @@
  *
  * Fetched anew: when less than a tenth of its life (at least 5 s, at most 10 min and half of it) is
  * left; at once when renew_reject() says that the service refuses it, but with back-off when it refuses
- * one fresh value after another; after a failure with back-off, 100 ms to 30 s, while the old value is
- * served on as long as it is good.
+ * one fresh value after another; after a failure with back-off, while the old value is served on as
+ * long as it is good. The back-off grows from 100 ms to 2 s, and only after some 20 attempts to 30 s.
  *
- * Logs one line when renewing begins to fail, and one when it succeeds again.
+ * Logs one line when renewing begins to fail, and one when it succeeds again; and one when fresh values
+ * are refused in a row.
  */
 #include "base/list.h"
 #include "base/text.h"

@@ -126,7 +126,9 @@ static int call_sign(struct s3_call *c)
 	char date[17];
 	int r = call_hash(c);
 
-	s3_date(clock_wall() + atomic_load(&c->s3->skew), date);
+	c->signed_at = clock_now();
+	c->skew = atomic_load(&c->s3->skew);
+	s3_date(clock_wall() + c->skew, date);
 	s3_conf_host(conf, &host);
 	s3_conf_path(conf, c->name, &path);
 	text_fmt(&c->url, "%s://%s%s%s", conf->end.tls ? "https" : "http", text_str(&host),
@@ -173,17 +175,19 @@ static int64_t call_skew(const struct s3_call *c)
 
 	if (!end)
 		return 0;
-	return (int64_t)timegm(&tm) * NS_PER_S - (clock_wall() + atomic_load(&c->s3->skew));
+	return (int64_t)timegm(&tm) * NS_PER_S - (clock_wall() + c->skew);
 }
 
 static bool mend_skew(struct s3_call *c)
 {
 	int64_t skew = call_skew(c);
+	int_fast64_t used = c->skew;
 
 	if (c->mended_skew || llabs(skew) < SKEW_MIN)
 		return false;
 	c->mended_skew = true;
-	atomic_store(&c->s3->skew, atomic_load(&c->s3->skew) + skew);
+	/* Of many that were under way one mends it, and all go again. */
+	(void)atomic_compare_exchange_strong(&c->s3->skew, &used, used + skew);
 	return true;
 }
 
@@ -195,7 +199,8 @@ static bool creds_worth(struct s3_call *c)
 {
 	int64_t now = clock_now(), last = atomic_load(&c->s3->reread);
 
-	if (c->creds->until != INT64_MAX)
+	/* Or another one that was under way has had them looked for since: then this goes again with those. */
+	if (c->creds->until != INT64_MAX || (last && c->signed_at <= last))
 		return true;
 	return (!last || now - last > REREAD_EACH) &&
 	       atomic_compare_exchange_strong(&c->s3->reread, &last, now);

@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/opt.h"
+#include "base/path.h"
 #include "base/text.h"
 #include "store/deco.h"
 
@@ -182,8 +183,9 @@ static int conf_body(struct s3_conf *c, const struct store_conf *conf, struct te
 	static const char *const sums[] = { "none", "md5", "crc32c", NULL };
 	int hash, sum, r;
 
-	/* TLS guards the body already, and hashing it costs more than all else of a PUT. */
-	r = param_word(conf, "payload-hash", hashes, !c->end.tls, &hash, why);
+	/* Hashing costs more than all else of a PUT; TLS guards the body already, and on loopback nobody meets it. */
+	r = param_word(conf, "payload-hash", hashes, !c->end.tls && !http_host_is_loopback(c->end.host),
+		       &hash, why);
 	if (r == 0)
 		r = param_word(conf, "checksum", sums, S3_SUM_NONE, &sum, why);
 	if (r == 0)
@@ -220,11 +222,24 @@ static int key_private(const struct store_conf *conf, const char *path, struct t
 	return 0;
 }
 
+static int conf_paths(const struct store_conf *conf, struct text *why)
+{
+	static const char *const files[] = { "key-file", "ca", "cert", "key" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		if (deco_param_path(conf, files[i], why) < 0)
+			return -TESS_E_URI;
+	}
+	return 0;
+}
+
 static int conf_tls(struct s3_conf *c, const struct store_conf *conf, struct text *why)
 {
 	struct text t = TEXT_INIT;
-	int r = param_dup(conf, "cert", &c->cert);
+	int r = conf_paths(conf, why);
 
+	if (r == 0)
+		r = param_dup(conf, "cert", &c->cert);
 	if (r == 0)
 		r = param_dup(conf, "key", &c->key);
 	if (r == 0)
@@ -232,7 +247,7 @@ static int conf_tls(struct s3_conf *c, const struct store_conf *conf, struct tex
 	if (r == 0) {
 		r = conf_setting(c, conf, "ca", "ca_bundle", &t);
 		if (r == 0)
-			r = (c->ca = mem_strdup(text_str(&t))) ? 0 : -ENOMEM;
+			r = path_absolute(text_str(&t), &c->ca);
 		else if (r == -ENOENT)
 			r = 0;
 	}

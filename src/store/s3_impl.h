@@ -101,6 +101,7 @@ struct s3_call {
 	struct list_node  link;
 	struct renew_wait wait;
 	struct renewed   *creds;	/* a reference, while signed with them */
+	int64_t           signed_at, skew;	/* clock_now() then, and s3->skew */
 	struct text       url, lines;
 	char              payload[S3_HEX_LEN + 1];
 	bool              cancelled GUARDED_BY(&s3->lock);

@@ -4,10 +4,14 @@
  *
  *   create -> part 1 … part n -> complete -> done
  *      |         |                  |
- *      +---------+------------------+-------> abort -> done with the error
+ *      |         |                  +-> look: is it there? -> done
+ *      |         |                       |
+ *      +---------+-----------------------+--> abort -> done with the error
  *
  * Parts that are left behind cost money and are in no listing: whatever fails after `create`, the
- * upload is aborted. Complete may say 200 and fail in its body.
+ * upload is aborted. Complete may say 200 and fail in its body; and it may succeed without our
+ * hearing of it: the transport, or what is between, asks again, and the upload is gone (NoSuchUpload).
+ * All parts would go up once more for nothing.
  */
 #include "store/s3_impl.h"
 
@@ -19,6 +23,7 @@
 #include "base/text.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define ABORT_TIMEOUT (5 * NS_PER_S)
@@ -33,6 +38,8 @@ struct s3_multi {
 	struct iovec    *v;		/* of the part, or of `parts` */
 	unsigned         part;		/* from 1 */
 	uint64_t         sent;
+	unsigned char   *sums;		/* owned: those of the parts, 16 bytes each */
+	bool             unsummed;	/* one is not known */
 	char             number[12];
 	char             sum_name[32], sum[32];
 	int              err;		/* why it is aborted */
@@ -44,6 +51,7 @@ static void multi_finish(struct s3_multi *m, int err)
 
 	text_done(&m->upload);
 	text_done(&m->parts);
+	free(m->sums);
 	free(m->v);
 	free(m);
 	store_op_done(op, err);
@@ -90,6 +98,80 @@ static void multi_abort(struct s3_multi *m, int err)
 	s3_call_send(c);
 }
 
+/* The bytes of 32 hexadecimal digits; false: something else. */
+static bool md5_read(const char *s, unsigned char ret[16])
+{
+	for (unsigned i = 0; i < 16; i++) {
+		char two[3] = { s[2 * i], s[2 * i] ? s[2 * i + 1] : '\0', '\0' };
+
+		if (strspn(two, "0123456789abcdefABCDEF") != 2)
+			return false;
+		ret[i] = (unsigned char)strtoul(two, NULL, 16);
+	}
+	return true;
+}
+
+/* Remembers the ETag of a part, where it is one of which that of the whole is made. */
+static void part_note(struct s3_multi *m, const char *etag)
+{
+	etag += *etag == '"';
+	if (!md5_read(etag, m->sums + (size_t)(m->part - 1) * 16) || etag[32] != '"')
+		m->unsummed = true;
+}
+
+/* The MD5 of the parts' MD5s, a hyphen, and their number: of these parts? True when it is no such thing. */
+static bool etag_fits(const struct s3_multi *m, const char *etag)
+{
+	struct iovec v = { .iov_base = m->sums, .iov_len = (size_t)m->part * 16 };
+	const struct tess_iov all = { .iov = &v, .n = 1, .len = v.iov_len };
+	unsigned char is[16], want[16];
+	char tail[16];
+
+	if (!etag || m->unsummed)
+		return true;
+	etag += *etag == '"';
+	(void)snprintf(tail, sizeof(tail), "-%u\"", m->part);
+	if (!md5_read(etag, is) || strcmp(etag + 32, tail) != 0 || s3_md5(&all, want) < 0)
+		return true;
+	return memcmp(is, want, sizeof(is)) == 0;
+}
+
+/* Names are never used again for other bytes: what has this one and this length is this object. */
+static void look_done(struct s3_call *c, int err)
+{
+	struct s3_multi *m = c->owner;
+	uint64_t size = c->head_as_get ? c->http.total : c->http.length;
+	bool there = err == 0 && size == m->op->data.len &&
+		     etag_fits(m, http_header(&c->http, "ETag"));
+
+	s3_call_done(c);
+	if (there)
+		multi_finish(m, 0);
+	else
+		multi_abort(m, err == -ECANCELED ? err : m->err);
+}
+
+static void multi_look(struct s3_multi *m, int err)
+{
+	struct s3_call *c = &m->call;
+
+	m->err = err;
+	c->s3 = m->s3;
+	c->op = m->op;
+	c->req = m->op->req;
+	c->method = "HEAD";
+	c->name = m->op->key.name;
+	c->done = look_done;
+	c->owner = m;
+	s3_call_send(c);
+}
+
+/* Errors that leave open whether it was carried out; EIO is what NoSuchUpload is as well. */
+static bool complete_unsure(int err)
+{
+	return err == -EIO || err == -EPROTO || err == -ECONNRESET || err == -ETIMEDOUT;
+}
+
 static void complete_done(struct s3_call *c, int err)
 {
 	struct s3_multi *m = c->owner;
@@ -98,7 +180,9 @@ static void complete_done(struct s3_call *c, int err)
 		err = s3_xml_root(text_str(&c->http.reply), c->http.reply.n,
 				  "CompleteMultipartUploadResult");
 	s3_call_done(c);
-	if (err < 0)
+	if (complete_unsure(err))
+		multi_look(m, err);
+	else if (err < 0)
 		multi_abort(m, err);
 	else
 		multi_finish(m, 0);
@@ -131,6 +215,7 @@ static void part_done(struct s3_call *c, int err)
 		text_fmt(&m->parts, "<Part><PartNumber>%u</PartNumber><ETag>", m->part);
 		s3_xml_escape(&m->parts, etag);
 		text_add(&m->parts, "</ETag></Part>");
+		part_note(m, etag);
 	}
 	s3_call_done(c);
 	if (err < 0) {
@@ -198,9 +283,15 @@ void s3_multi_submit(struct s3 *s3, struct store_op *op)
 {
 	struct s3_multi *m = mem_zalloc(sizeof(*m));
 
-	if (m)
+	if (m) {
 		m->v = mem_array(op->data.n + 1, sizeof(m->v[0]));
-	if (!m || !m->v) {
+		m->sums = mem_array(op->data.len / s3->conf.max_put + 1, 16);
+	}
+	if (!m || !m->v || !m->sums) {
+		if (m) {
+			free(m->sums);
+			free(m->v);
+		}
 		free(m);
 		store_op_done(op, -ENOMEM);
 		return;

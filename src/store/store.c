@@ -61,6 +61,16 @@ int store_fault(enum store_code code)
 	return -EINVAL;
 }
 
+void store_dispatch(struct store *s, struct store_op *op, const store_verb verbs[STORE_NCODES])
+{
+	int r = store_fault(op->code);
+
+	if (r < 0)
+		store_op_done(op, r);
+	else
+		verbs[op->code](s, op);
+}
+
 static uint64_t iov_sum(const struct tess_iov *v)
 {
 	uint64_t sum = 0;

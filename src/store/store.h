@@ -151,6 +151,24 @@ void store_op_done(struct store_op *op, int err);
 int  store_key_set(struct tess_key *k, const char *name);	/* -ENAMETOOLONG, -EINVAL */
 const char *store_code_name(enum store_code code);	/* "put" */
 int  store_fault(enum store_code code);	/* passes the fault point "store.put", … : stores, not decorators */
+/* For submit(): passes the fault point of the op, then calls what does its code. */
+typedef void (*store_verb)(struct store *s, struct store_op *op);
+void store_dispatch(struct store *s, struct store_op *op, const store_verb verbs[STORE_NCODES]);
+
+/* A request that was submitted and is not done. */
+struct store_flight {
+	enum store_code code;
+	const char     *key;	/* "" for a listing */
+	const char     *op;	/* tess_req.op of whoever asks */
+	uint64_t        ino;	/* tess_req.ino: 0 when no file's alone */
+	uint64_t        bytes;	/* of a PUT or GET */
+	int64_t         start;
+};
+/*
+ * Calls fn for each, oldest first, under a lock: it may only look and copy. Of a store that is opened
+ * with trace=0 nothing is known.
+ */
+void store_flights(struct store *s, void (*fn)(void *arg, const struct store_flight *), void *arg);
 
 /*
  * Opens a target URI with the decorators its query asks for, innermost first:

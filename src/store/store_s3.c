@@ -62,7 +62,7 @@ static int put_etag(const struct verb *x)
 	n = strcspn(etag, "\"");
 	if (n != 32 || strspn(etag, "0123456789abcdefABCDEF") < 32)
 		return 0;
-	return strncasecmp(etag, x->md5, 32) == 0 ? 0 : -TESS_E_CHECKSUM;
+	return strncasecmp(etag, x->md5, 32) == 0 ? 0 : -EPROTO;
 }
 
 static void put_again(struct verb *x);
@@ -75,7 +75,10 @@ static void put_done(struct s3_call *c, int err)
 		put_again(x);
 		return;
 	}
-	verb_finish(x, err == 0 ? put_etag(x) : err);
+	/* Another success than this is not known to mean that it is stored. */
+	if (err == 0)
+		err = c->http.status == 200 ? put_etag(x) : -EPROTO;
+	verb_finish(x, err);
 }
 
 static int put_sum(struct verb *x)
@@ -188,12 +191,18 @@ static int get_check(const struct verb *x)
 	return last + 1 == h->total ? -TESS_E_SHORT_BODY : -EPROTO;
 }
 
+static void get_measure(struct verb *x);
+
 static void get_done(struct s3_call *c, int err)
 {
 	struct verb *x = c->owner;
 
 	if (err == 0)
 		err = get_check(x);
+	if (err == -TESS_E_SHORT_BODY && c->http.status == 200) {
+		get_measure(x);
+		return;
+	}
 	if (err == 0)
 		x->op->info.size = c->http.total != UINT64_MAX ? c->http.total : c->http.got;
 	verb_finish(x, err);
@@ -215,9 +224,8 @@ static int get_fill(struct verb *x)
 
 /* ---- HEAD ---- */
 
-static void head_done(struct s3_call *c, int err)
+static int head_size(const struct s3_call *c, int err, uint64_t *ret)
 {
-	struct verb *x = c->owner;
 	uint64_t size = c->head_as_get ? c->http.total : c->http.length;
 
 	/* The first byte of nothing: it is there, and empty. */
@@ -230,7 +238,29 @@ static void head_done(struct s3_call *c, int err)
 	if (err == 0 && size == UINT64_MAX)
 		err = -EPROTO;
 	if (err == 0)
-		x->op->info.size = size;
+		*ret = size;
+	return err;
+}
+
+static void head_done(struct s3_call *c, int err)
+{
+	struct verb *x = c->owner;
+
+	verb_finish(x, head_size(c, err, &x->op->info.size));
+}
+
+/*
+ * A whole object that is shorter than the range, with nothing to say how long it is besides the
+ * length of the reply, which what is between may have cut: asked for by HEAD.
+ */
+static void measure_done(struct s3_call *c, int err)
+{
+	struct verb *x = c->owner;
+	uint64_t size = 0, got = x->op->info.size;
+
+	err = head_size(c, err, &size);
+	if (err == 0)
+		err = size == got ? -TESS_E_SHORT_BODY : -EPROTO;
 	verb_finish(x, err);
 }
 
@@ -243,6 +273,18 @@ static void verb_begin(struct verb *x, struct s3 *s3)
 	x->call.req = x->op->req;
 	x->call.name = x->op->key.name;
 	x->call.owner = x;
+}
+
+static void get_measure(struct verb *x)
+{
+	struct s3 *s3 = x->call.s3;
+
+	x->op->info.size = x->call.http.got;
+	s3_call_done(&x->call);
+	verb_begin(x, s3);
+	x->call.method = "HEAD";
+	x->call.done = measure_done;
+	s3_call_send(&x->call);
 }
 
 static void verb_submit(struct s3 *s3, struct store_op *op)
@@ -271,36 +313,39 @@ static void verb_submit(struct s3 *s3, struct store_op *op)
 		s3_call_send(&x->call);
 }
 
-static void s3_submit(struct store *s, struct store_op *op)
+static void s3_put(struct store *s, struct store_op *op)
 {
 	struct s3 *s3 = s3_of(s);
-	int r = store_fault(op->code);
 
-	if (r < 0) {
-		store_op_done(op, r);
-		return;
-	}
-	switch (op->code) {
-	case STORE_PUT:
-		if (op->data.len > s3->conf.max_put) {
-			s3_multi_submit(s3, op);
-			break;
-		}
+	if (op->data.len > s3->conf.max_put)
+		s3_multi_submit(s3, op);
+	else
 		verb_submit(s3, op);
-		break;
-	case STORE_GET:
-	case STORE_HEAD:
-		verb_submit(s3, op);
-		break;
-	case STORE_DEL:
-		s3_del_submit(s3, op);
-		break;
-	case STORE_LIST:
-		s3_list_submit(s3, op);
-		break;
-	case STORE_NCODES:
-		break;
-	}
+}
+
+static void s3_look(struct store *s, struct store_op *op)
+{
+	verb_submit(s3_of(s), op);
+}
+
+static void s3_del(struct store *s, struct store_op *op)
+{
+	s3_del_submit(s3_of(s), op);
+}
+
+static void s3_list(struct store *s, struct store_op *op)
+{
+	s3_list_submit(s3_of(s), op);
+}
+
+static void s3_submit(struct store *s, struct store_op *op)
+{
+	static const store_verb verbs[STORE_NCODES] = {
+		[STORE_PUT] = s3_put, [STORE_GET] = s3_look, [STORE_HEAD] = s3_look,
+		[STORE_DEL] = s3_del, [STORE_LIST] = s3_list,
+	};
+
+	store_dispatch(s, op, verbs);
 }
 
 static void s3_cancel(struct store *s, struct store_op *op)

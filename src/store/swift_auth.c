@@ -359,6 +359,11 @@ struct renew *swift_auth_renew(struct swift_auth *a)
 	return a->renew;
 }
 
+bool swift_auth_renews(const struct swift_auth *a)
+{
+	return a->id.kind != SWIFT_STATIC;
+}
+
 const char *swift_auth_source(const struct swift_auth *a)
 {
 	return a->source;

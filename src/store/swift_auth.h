@@ -43,6 +43,7 @@ void swift_auth_close(struct swift_auth *a);	/* every call is done; NULL is fine
 struct http *swift_auth_http(struct swift_auth *a);
 /* container_of() a renewed to swift_token. */
 struct renew *swift_auth_renew(struct swift_auth *a);
+bool swift_auth_renews(const struct swift_auth *a);	/* false: there is but the one token */
 const char *swift_auth_source(const struct swift_auth *a);	/* "keystone, user u of project p at http://…" */
 
 /*

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#define REFUSED_MAX 5u	/* tokens that had ended by then; of one that should be good, the second is believed */
+#define REFUSED_MAX 5u	/* tokens a call has refused before it says so */
 
 static void call_sent_done(struct http_call *h);
 
@@ -135,23 +135,41 @@ void swift_call_send(struct swift_call *c)
 }
 
 /*
- * A token whose life is over by now was good when it was taken: that is no answer. One that should be
- * good may have been revoked; the second that is refused is believed.
+ * How many tokens this call may have refused. One whose life is over by now was good when it was taken:
+ * that is no answer. One that should be good may have been revoked; while the store is opened, or where
+ * there is no other, the second refusal is believed and told. Later on we know that this user is let
+ * in: a service that forgets the tokens it issues (its memcached was restarted) will stop doing so.
  */
-static bool call_refused(struct swift_call *c)
+static unsigned call_patience(const struct swift_call *c)
 {
-	unsigned max = c->token->r.until <= clock_wall() ? REFUSED_MAX : 1;
+	if (!swift_auth_renews(c->s->auth) ||
+	    (c->s->opening && c->token->r.until > clock_wall()))
+		return 1;
+	return REFUSED_MAX;
+}
+
+/* The renewer paces it, so that this asks no faster than another would after a pause. */
+static void call_refused(struct swift_call *c)
+{
+	bool again = c->refused++ < call_patience(c);
 
 	renew_reject(c->s->renew, &c->token->r);
-	return c->refused++ >= max || atomic_load(&c->cancelled);
+	if (atomic_load(&c->cancelled))
+		c->finish(c, -ECANCELED);
+	else if (again)
+		swift_call_send(c);
+	else if (c->s->opening || !swift_auth_renews(c->s->auth))
+		c->finish(c, 0);
+	else
+		c->finish(c, -TESS_E_STORE_BUSY);
 }
 
 static void call_sent_done(struct http_call *h)
 {
 	struct swift_call *c = h->owner;
 
-	if (h->err == 0 && h->status == 401 && !call_refused(c))
-		swift_call_send(c);
+	if (h->err == 0 && h->status == 401)
+		call_refused(c);
 	else
 		c->finish(c, h->err);
 }

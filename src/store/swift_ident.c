@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/fault.h"
+#include "base/path.h"
 #include "base/scoped.h"
 
 #include <fcntl.h>
@@ -450,6 +451,23 @@ static int ident_override(struct swift_ident *id, const struct swift_auth_conf *
 	return r;
 }
 
+/* OS_CACERT and the files of a cloud are said where the command was given; they are read later, too. */
+static int paths_resolve(struct swift_ident *id)
+{
+	static const enum swift_field files[] = { SWIFT_CACERT, SWIFT_CERT, SWIFT_KEY };
+
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		char **f = &id->f[files[i]], *path = NULL;
+		int r = *f ? path_absolute(*f, &path) : 0;
+
+		if (r < 0)
+			return r;
+		free(*f);
+		*f = path;
+	}
+	return 0;
+}
+
 int swift_ident_load(struct swift_ident *id, const struct swift_auth_conf *c, struct text *explain,
 		     struct text *why)
 {
@@ -475,6 +493,8 @@ int swift_ident_load(struct swift_ident *id, const struct swift_auth_conf *c, st
 		text_fmt(why, "%s: user= and key-file= do not go with a cloud", c->uri);
 		r = -TESS_E_URI;
 	}
+	if (r == 0)
+		r = paths_resolve(id);
 	if (r == 0)
 		r = swift_ident_check(id, c, why);
 	if (r < 0 && !text_str(why)[0])

@@ -21,6 +21,7 @@ struct swift_store {
 	char              *dir;		/* owned: "/CONTAINER/PREFIX/", encoded: + a key is an object */
 	char              *prefix;	/* owned: "PREFIX/" as it is, or "" */
 	struct swift_info  info;	/* const after open */
+	bool               opening;	/* const after open: what is refused now is told at once */
 	void              *md5;		/* owned EVP_MD, fetched once; NULL: checksum=none */
 
 	struct lock      lock;

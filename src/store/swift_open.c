@@ -143,19 +143,15 @@ static int place_parse(struct swift_store *s, const struct store_conf *conf, str
 	return s->place && s->dir ? 0 : -ENOMEM;
 }
 
-/* The URI is remembered, and the daemon that uses it is elsewhere; and it is no place for secrets. */
+/* The URI is remembered: no place for a path that means something here only, nor for secrets. */
 static int params_check(const struct store_conf *conf, struct text *why)
 {
 	static const char *const files[] = { "key-file", "ca", "cert", "key" };
 	static const char *const urls[] = { "auth", "proxy" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
-		const char *v = conf->param(conf, files[i]);
-
-		if (v && v[0] != '/') {
-			text_fmt(why, "%s: %s: the path must be absolute", conf->uri, files[i]);
+		if (deco_param_path(conf, files[i], why) < 0)
 			return -TESS_E_URI;
-		}
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(urls); i++) {
 		const char *v = conf->param(conf, urls[i]);
@@ -237,10 +233,10 @@ static void info_find(struct swift_store *s)
 
 static int limits_check(struct swift_store *s, const struct store_conf *conf, struct text *why)
 {
-	if (s->info.max_object < TESS_SEGMENT_DEFAULT) {
+	if (s->info.max_object < TESS_SEGMENT_MIN) {
 		text_fmt(why, "%s: the service takes objects of at most %" PRIu64
-			 " bytes; a segment has up to %" PRIu64, conf->uri, s->info.max_object,
-			 TESS_SEGMENT_DEFAULT);
+			 " bytes; a segment has at least %" PRIu64, conf->uri, s->info.max_object,
+			 TESS_SEGMENT_MIN);
 		return -TESS_E_URI;
 	}
 	if (strlen(s->prefix) + STORE_NAME_MAX > s->info.max_name) {
@@ -345,6 +341,7 @@ static struct swift_store *swift_new(void)
 	if (!s)
 		return NULL;
 	s->s.ops = &store_swift_ops;
+	s->opening = true;
 	s->usage.objects = UINT64_MAX;
 	lock_init(&s->lock, LOCK_STORE, "swift");
 	cond_init(&s->idle);
@@ -398,6 +395,7 @@ int swift_open(struct store **ret, const struct store_conf *conf, struct store *
 		swift_close(&s->s);
 		return r;
 	}
+	s->opening = false;
 	(void)swift_usage(&s->s, &u);	/* the account's quota comes when it comes */
 	*ret = &s->s;
 	return 0;

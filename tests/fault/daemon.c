@@ -25,6 +25,8 @@ static const struct point {
 	{ "kv.put", "EIO", 2 },
 	{ "kv.commit", "EIO", 1 },
 	{ "kv.get", "EIO", 3 },
+	{ "kv.del", "EIO", 2 },
+	{ "kv.seek", "EIO", 4 },
 	{ "env.commit", "EIO", 1 },
 	{ "env.sync", "EIO", 1 },
 	{ "env.meta", "EIO", 1 },

@@ -55,6 +55,8 @@ static void check_rest(struct kv_val v)
 {
 	uint8_t buf[FMT_SESSION_MAX];
 	struct meta_session p;
+	struct meta_change c;
+	struct fmt_key k;
 	struct kv_val bytes;
 	uint64_t u;
 
@@ -62,7 +64,12 @@ static void check_rest(struct kv_val v)
 		same(buf, codec_session_put(buf, &p), v);
 	if (codec_u64_get(v, FMT_NEXT, &u) == 0)
 		same(buf, codec_u64_put(buf, FMT_NEXT, u), v);
-	(void)codec_mark_get(v, FMT_ORPHAN);
+	(void)codec_u64_get(v, FMT_ORPHAN, &u);
+	(void)key_change(&k, 1, META_CHANGE_NAME, 2);
+	fmt_be64(k.b + 17, 3);
+	if (codec_change_get(kv_val(k.b, 25), v, &c) == 0)
+		same(buf, codec_change_put(buf, c.session, kv_val(c.name, c.nlen)), v);
+	(void)codec_change_get(v, v, &c);
 	if (codec_bytes_get(v, FMT_CSUM, &bytes) == 0 && bytes.n >= 4)
 		(void)codec_csum_get(bytes, (uint32_t)(bytes.n / 4 - 1));
 }

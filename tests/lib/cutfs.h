@@ -19,9 +19,12 @@ void powercut_kill(void) __attribute__((weak));
 
 /* Says it on stdout and ends the process, whatever its threads do. */
 void cf_die(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
+/* As cf_tiers() said last. */
 int cf_open(struct tess **ret, const char *dir, enum tess_open_mode mode, const char *boot,
 	    char *why);
 uint64_t cf_seed(uint64_t seed, unsigned life, unsigned writer);
+/* Half of the seeds: two targets are a tier that is written to, two the one where segments belong. */
+bool cf_tiers(uint64_t seed);
 
 static inline struct fs_name cf_name(uint64_t dir, const char *name)
 {

@@ -115,10 +115,24 @@ int fakeobj_rules(struct fakeobj *f, const char *rules)
 	return fake_fault_rules(f, rules);
 }
 
+void fakeobj_max_object(struct fakeobj *f, uint64_t bytes)
+{
+	pthread_mutex_lock(&f->lock);
+	f->conf.max_object = bytes;
+	pthread_mutex_unlock(&f->lock);
+}
+
 void fakeobj_life(struct fakeobj *f, unsigned life_ms)
 {
 	pthread_mutex_lock(&f->lock);
 	f->conf.life_ms = life_ms;
+	pthread_mutex_unlock(&f->lock);
+}
+
+void fakeobj_skew(struct fakeobj *f, int seconds)
+{
+	pthread_mutex_lock(&f->lock);
+	f->conf.skew = seconds;
 	pthread_mutex_unlock(&f->lock);
 }
 
@@ -369,6 +383,13 @@ static void copy_text(char *to, size_t cap, const char *value, const char *dflt)
 	(void)snprintf(to, cap, "%s", value ? value : dflt);
 }
 
+void fakeobj_access(struct fakeobj *f, const char *access)
+{
+	pthread_mutex_lock(&f->lock);
+	copy_text(f->access, sizeof(f->access), access, FAKEOBJ_ACCESS);
+	pthread_mutex_unlock(&f->lock);
+}
+
 int fakeobj_start(struct fakeobj **ret, const struct fakeobj_conf *conf)
 {
 	struct fakeobj *f = calloc(1, sizeof(*f));
@@ -378,6 +399,8 @@ int fakeobj_start(struct fakeobj **ret, const struct fakeobj_conf *conf)
 		return -ENOMEM;
 	if (conf)
 		f->conf = *conf;
+	if (!f->conf.max_object)
+		f->conf.max_object = (UINT64_C(5) << 30) + 2;
 	copy_text(f->access, sizeof(f->access), f->conf.access, FAKEOBJ_ACCESS);
 	copy_text(f->secret, sizeof(f->secret), f->conf.secret, FAKEOBJ_SECRET);
 	copy_text(f->user, sizeof(f->user), f->conf.user, FAKEOBJ_USER);

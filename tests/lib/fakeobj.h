@@ -32,7 +32,8 @@
  *         unframed      half the body with no length, then closed
  *         delay=MS      before the first byte   stall[=MS]   in the middle of the body, then closed
  *         flip          a bit of the body       other-range  the range behind the one asked for
- *         whole         the object instead of the range      close  after the reply, unannounced
+ *         whole         the object instead of the range      cut    its first half, as if that were all
+ *         close         after the reply, unannounced       etag   of a put: another's
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,6 +44,7 @@ struct fakeobj;
 struct fakeobj_conf {
 	unsigned    port;	/* 0: a free one */
 	unsigned    page;	/* names in a listing at most; 0: 1000 */
+	uint64_t    max_object;	/* bytes, of Swift, which says so in /info; 0: 5 GiB */
 	unsigned    life_ms;	/* of what is issued from now on; 0: an hour */
 	int         skew;	/* seconds this server's clock is ahead */
 	const char *access, *secret;	/* of S3, for ever; NULL: FAKEOBJ_ACCESS, FAKEOBJ_SECRET */
@@ -65,7 +67,10 @@ void fakeobj_stop(struct fakeobj *f);		/* NULL is fine; ends every connection */
 unsigned fakeobj_port(const struct fakeobj *f);
 /* Rules instead of those set; "" or NULL: none. -EINVAL: nothing changed. */
 int  fakeobj_rules(struct fakeobj *f, const char *rules);
+void fakeobj_max_object(struct fakeobj *f, uint64_t bytes);
 void fakeobj_life(struct fakeobj *f, unsigned life_ms);
+void fakeobj_skew(struct fakeobj *f, int seconds);
+void fakeobj_access(struct fakeobj *f, const char *access);	/* the other one is not known any more */
 void fakeobj_expire(struct fakeobj *f);		/* all that was issued ends now */
 void fakeobj_kick(struct fakeobj *f);		/* RST for every connection */
 /*

@@ -65,12 +65,12 @@ int fake_creds_find(struct fakeobj *f, const char *id, const char *token, struct
 {
 	int r = -ENOENT;
 
+	pthread_mutex_lock(&f->lock);
 	if (id && strcmp(id, f->access) == 0) {
 		memset(ret, 0, sizeof(*ret));
 		(void)snprintf(ret->secret, sizeof(ret->secret), "%s", f->secret);
-		return 1;
+		r = 1;
 	}
-	pthread_mutex_lock(&f->lock);
 	for (size_t i = f->ngrants; i > 0 && r < 0; i--) {
 		const struct grant *g = &f->grants[i - 1];
 

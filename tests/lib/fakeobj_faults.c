@@ -19,8 +19,9 @@ static const struct {
 	{ "bomb-body", K_BOMB_BODY }, { "huge-body", K_HUGE_BODY }, { "xxe-body", K_XXE_BODY },
 	{ "reset-after", K_RESET_AFTER }, { "reset-mid", K_RESET_MID }, { "short", K_SHORT },
 	{ "long", K_LONG }, { "less", K_LESS }, { "more", K_MORE }, { "unframed", K_UNFRAMED },
-	{ "delay", K_DELAY }, { "stall", K_STALL }, { "flip", K_FLIP },
-	{ "other-range", K_OTHER_RANGE }, { "whole", K_WHOLE }, { "close", K_CLOSE },
+	{ "delay", K_DELAY }, { "stall", K_STALL }, { "flip", K_FLIP }, { "etag", K_ETAG },
+	{ "other-range", K_OTHER_RANGE }, { "whole", K_WHOLE }, { "cut", K_CUT },
+	{ "close", K_CLOSE },
 };
 
 #define HUGE_BLOCKS 1024u	/* of 64 KiB */
@@ -261,6 +262,8 @@ int fake_fault_answer(struct request *q, struct reply *r)
 	case K_STATUS:
 		fake_reply_error(r, q, t->status,
 			    t->arg[0] && t->status != 429 ? t->arg : NULL);
+		if (t->status == 204)
+			r->len = 0;	/* it has no body */
 		if (t->status == 429)
 			fake_reply_header(r, "Retry-After: %s", t->arg[0] ? t->arg : "1");
 		if (t->status == 401 && q->swift)

@@ -130,6 +130,22 @@ static const char *find(const struct field *v, unsigned n, const char *name)
 	return NULL;
 }
 
+enum verb fake_http_verb(const struct request *q)
+{
+	static const struct {
+		const char *method;
+		enum verb   verb;
+	} verbs[] = {
+		{ "PUT", V_PUT }, { "GET", V_GET }, { "HEAD", V_HEAD }, { "DELETE", V_DEL },
+	};
+
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
+		if (strcmp(verbs[i].method, q->method) == 0)
+			return verbs[i].verb;
+	}
+	return V_OTHER;
+}
+
 const char *fake_http_field(const struct request *q, const char *name)
 {
 	return find(q->field, q->nfield, name);

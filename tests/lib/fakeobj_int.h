@@ -14,6 +14,8 @@
 #define FIELDS_MAX  64u
 #define QUERIES_MAX 32u
 #define RULES_MAX   32u
+#define FAKE_OTHER_TAG "0123456789abcdef0123456789abcdef"
+#define FAKE_TAG    40u	/* of an object: its MD5, or that of its parts, a hyphen, and their number */
 
 enum verb {
 	V_PUT, V_GET, V_HEAD, V_DEL, V_LIST, V_BULK, V_OTHER,
@@ -26,7 +28,7 @@ enum kind {
 	K_BAD_BODY, K_CUT_BODY, K_BOMB_BODY, K_HUGE_BODY, K_XXE_BODY,
 	K_CARRIED_OUT,	/* from here on */
 	K_RESET_AFTER, K_RESET_MID, K_SHORT, K_LONG, K_LESS, K_MORE, K_UNFRAMED, K_DELAY, K_STALL,
-	K_FLIP, K_OTHER_RANGE, K_WHOLE, K_CLOSE,
+	K_FLIP, K_ETAG, K_OTHER_RANGE, K_WHOLE, K_CUT, K_CLOSE,
 };
 
 struct fault {
@@ -45,7 +47,7 @@ struct object {
 	atomic_uint refs;
 	char       *name;	/* "bucket/key" or "container/name" */
 	size_t      size;
-	char        md5[33];
+	char        md5[FAKE_TAG];
 	time_t      made;
 	uint8_t     data[];
 };
@@ -123,6 +125,7 @@ extern const char *const fake_verbs[V_N], *const fake_outcomes[O_N];
 /* fakeobj_http.c */
 int  fake_http_read(struct request *q);	/* 1: a request; 0: the other side ended it; negative */
 void fake_http_request_free(struct request *q);
+enum verb fake_http_verb(const struct request *q);	/* of an object, by the method; V_OTHER */
 const char *fake_http_field(const struct request *q, const char *name);
 const char *fake_http_query(const struct request *q, const char *name);	/* may be "" */
 /* In place; `plus`: '+' is a space. */
@@ -153,7 +156,8 @@ int  fake_fault_connect(struct fakeobj *f, int fd);	/* 0: go on */
 
 /* fakeobj_objects.c */
 int  fake_objects_put(struct fakeobj *f, const char *name, const void *p, size_t n, bool exclusive,
-		 char md5[33]);	/* -EEXIST */
+		 char md5[FAKE_TAG]);	/* -EEXIST */
+void fake_objects_tag(struct fakeobj *f, const char *name, const char *tag);	/* of one that is there */
 struct object *fake_objects_get(struct fakeobj *f, const char *name);	/* a reference */
 void fake_object_unref(struct object *o);	/* NULL is fine */
 bool fake_objects_del(struct fakeobj *f, const char *name);

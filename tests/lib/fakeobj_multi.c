@@ -2,6 +2,7 @@
 /* S3's uploads in parts. A part is an object below a name that no bucket has. */
 #include "fakeobj_int.h"
 
+#include <openssl/evp.h>
 #include <openssl/rand.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@ static void part_name(char *ret, size_t cap, const char *id, unsigned long part)
 static void begin(struct request *q, struct reply *r)
 {
 	unsigned char id[8];
-	char name[64], md5[33], hex[17], *p = NULL;
+	char name[64], md5[FAKE_TAG], hex[17], *p = NULL;
 
 	(void)RAND_bytes(id, sizeof(id));
 	for (unsigned i = 0; i < sizeof(id); i++)
@@ -42,13 +43,34 @@ static void forget(struct fakeobj *f, const char *id)
 	}
 }
 
+static void add_part(const struct object *part, FILE *all, FILE *sums)
+{
+	(void)fwrite(part->data, 1, part->size, all);
+	for (unsigned i = 0; i < 16; i++) {
+		char two[3] = { part->md5[2 * i], part->md5[2 * i + 1], 0 };
+
+		(void)fputc((int)strtoul(two, NULL, 16), sums);
+	}
+}
+
+static void tag_of(const char *sums, size_t n, char tag[FAKE_TAG])
+{
+	unsigned char md[EVP_MAX_MD_SIZE];
+
+	(void)EVP_Digest(sums, n, md, NULL, EVP_md5(), NULL);
+	for (unsigned i = 0; i < 16; i++)
+		(void)snprintf(tag + 2 * i, 3, "%02x", md[i]);
+	(void)snprintf(tag + 32, FAKE_TAG - 32, "-%u", (unsigned)(n / 16 % 100000));
+}
+
 /* The parts the document names, in its order; NULL: one is missing or out of order. */
-static char *join(struct request *q, const char *id, size_t *ret)
+static char *join(struct request *q, const char *id, size_t *ret, char tag[FAKE_TAG])
 {
 	const char *at = (const char *)q->body;
 	unsigned long last = 0, n;
-	char name[64], *p = NULL;
-	FILE *o = open_memstream(&p, ret);
+	char name[64], *p = NULL, *sums = NULL;
+	size_t nsums = 0;
+	FILE *o = open_memstream(&p, ret), *s = open_memstream(&sums, &nsums);
 
 	while (o && (at = strstr(at, "<PartNumber>")) != NULL) {
 		struct object *part;
@@ -59,15 +81,16 @@ static char *join(struct request *q, const char *id, size_t *ret)
 		part = n > last && n <= PARTS ? fake_objects_get(q->f, name) : NULL;
 		if (part && strncmp(at + strcspn(at, "E"), "ETag>", 5) == 0 &&
 		    strstr(at, part->md5) != NULL)
-			(void)fwrite(part->data, 1, part->size, o);
+			add_part(part, o, s);
 		else
 			last = PARTS;
 		last = last == PARTS ? PARTS : n;
 		fake_object_unref(part);
 	}
-	if (!o)
-		return NULL;
-	(void)fclose(o);
+	if (!o || !s || fclose(o) != 0 || fclose(s) != 0)
+		abort();
+	tag_of(sums, nsums, tag);
+	free(sums);
 	if (last == 0 || last == PARTS) {
 		free(p);
 		return NULL;
@@ -79,7 +102,8 @@ static void complete(struct request *q, struct reply *r, const char *name, const
 {
 	const char *none = fake_http_field(q, "If-None-Match");
 	size_t n = 0;
-	char *p = join(q, id, &n), *text = NULL, md5[33];
+	char tag[FAKE_TAG], md5[FAKE_TAG];
+	char *p = join(q, id, &n, tag), *text = NULL;
 	int err;
 
 	if (!p) {
@@ -92,17 +116,18 @@ static void complete(struct request *q, struct reply *r, const char *name, const
 		fake_reply_error(r, q, 412, NULL);
 		return;
 	}
+	fake_objects_tag(q->f, name, tag);
 	forget(q->f, id);
 	if (asprintf(&text, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<CompleteMultipartUploadResult "
-		     "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><ETag>\"%s-1\"</ETag>"
-		     "</CompleteMultipartUploadResult>", md5) > 0)
+		     "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><ETag>\"%s\"</ETag>"
+		     "</CompleteMultipartUploadResult>", tag) > 0)
 		fake_reply_text(r, "application/xml", text, strlen(text));
 }
 
 bool fake_multi_serve(struct request *q, struct reply *r, const char *name)
 {
 	const char *id = fake_http_query(q, "uploadId"), *part = fake_http_query(q, "partNumber");
-	char path[64], md5[33];
+	char path[64], md5[FAKE_TAG];
 	struct object *o;
 
 	if (strcmp(q->method, "POST") == 0 && fake_http_query(q, "uploads")) {

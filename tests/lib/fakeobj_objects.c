@@ -57,7 +57,7 @@ static struct object *make(const char *name, const void *p, size_t n)
 }
 
 int fake_objects_put(struct fakeobj *f, const char *name, const void *p, size_t n, bool exclusive,
-		char md5[33])
+		char md5[FAKE_TAG])
 {
 	struct object *o = make(name, p, n), *old = NULL;
 	int r = o ? 0 : -ENOMEM;
@@ -65,7 +65,7 @@ int fake_objects_put(struct fakeobj *f, const char *name, const void *p, size_t 
 
 	if (r < 0)
 		return r;
-	memcpy(md5, o->md5, 33);
+	memcpy(md5, o->md5, FAKE_TAG);
 	pthread_mutex_lock(&f->lock);
 	at = place(f, name);
 	if (is_at(f, at, name) && exclusive) {
@@ -90,6 +90,17 @@ int fake_objects_put(struct fakeobj *f, const char *name, const void *p, size_t 
 	pthread_mutex_unlock(&f->lock);
 	fake_object_unref(old);
 	return r;
+}
+
+void fake_objects_tag(struct fakeobj *f, const char *name, const char *tag)
+{
+	size_t at;
+
+	pthread_mutex_lock(&f->lock);
+	at = place(f, name);
+	if (is_at(f, at, name))
+		(void)snprintf(f->objs[at]->md5, FAKE_TAG, "%s", tag);
+	pthread_mutex_unlock(&f->lock);
 }
 
 struct object *fake_objects_get(struct fakeobj *f, const char *name)

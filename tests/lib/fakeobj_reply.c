@@ -108,7 +108,7 @@ static bool range_of(const char *text, uint64_t size, uint64_t *from, uint64_t *
 void fake_reply_object(struct reply *r, struct request *q, struct object *o)
 {
 	uint64_t from = 0, to = o->size ? o->size - 1 : 0;
-	bool ranged = !r->head && q->fault.kind != K_WHOLE &&
+	bool ranged = !r->head && q->fault.kind != K_WHOLE && q->fault.kind != K_CUT &&
 		      range_of(fake_http_field(q, "Range"), o->size, &from, &to);
 
 	r->obj = o;
@@ -123,6 +123,8 @@ void fake_reply_object(struct reply *r, struct request *q, struct object *o)
 		to++;
 	} else if (q->fault.kind == K_LESS && to > from) {
 		to--;
+	} else if (q->fault.kind == K_CUT) {
+		to /= 2;
 	}
 	r->data = o->data + from;
 	r->len = o->size ? (size_t)(to - from + 1) : 0;

@@ -45,13 +45,7 @@ enum verb fake_s3_verb(const struct request *q)
 		return strcmp(q->method, "GET") == 0 && p.bucket[0] && !fake_http_query(q, "location") ?
 			       V_LIST : V_OTHER;
 	}
-	if (strcmp(q->method, "PUT") == 0)
-		return V_PUT;
-	if (strcmp(q->method, "GET") == 0)
-		return V_GET;
-	if (strcmp(q->method, "HEAD") == 0)
-		return V_HEAD;
-	return strcmp(q->method, "DELETE") == 0 ? V_DEL : V_OTHER;
+	return fake_http_verb(q);
 }
 
 static void xml_text(FILE *o, const char *s, bool url)
@@ -157,7 +151,7 @@ static bool md5_fits(const struct request *q)
 static void put(struct request *q, struct reply *r, const struct place *p)
 {
 	const char *none = fake_http_field(q, "If-None-Match");
-	char md5[33];
+	char md5[FAKE_TAG];
 	int err;
 
 	if (!fake_http_field(q, "Content-Length")) {
@@ -178,7 +172,7 @@ static void put(struct request *q, struct reply *r, const struct place *p)
 	else if (err < 0)
 		fake_reply_error(r, q, 500, NULL);
 	else
-		fake_reply_header(r, "ETag: \"%s\"", md5);
+		fake_reply_header(r, "ETag: \"%s\"", q->fault.kind == K_ETAG ? FAKE_OTHER_TAG : md5);
 }
 
 /* Enough of XML for what clients send: the text between <Key> and </Key>. */

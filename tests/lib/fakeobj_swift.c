@@ -50,13 +50,7 @@ enum verb fake_swift_verb(const struct request *q)
 		return V_OTHER;
 	if (!p.object)
 		return strcmp(q->method, "GET") == 0 ? V_LIST : V_OTHER;
-	if (strcmp(q->method, "PUT") == 0)
-		return V_PUT;
-	if (strcmp(q->method, "GET") == 0)
-		return V_GET;
-	if (strcmp(q->method, "HEAD") == 0)
-		return V_HEAD;
-	return strcmp(q->method, "DELETE") == 0 ? V_DEL : V_OTHER;
+	return fake_http_verb(q);
 }
 
 static void tempauth(struct request *q, struct reply *r)
@@ -238,8 +232,9 @@ static void info(struct request *q, struct reply *r)
 {
 	char *text = NULL;
 
-	if (asprintf(&text, "{\"swift\": {\"version\": \"2.30.0\", \"max_file_size\": 5368709122, "
+	if (asprintf(&text, "{\"swift\": {\"version\": \"2.30.0\", \"max_file_size\": %llu, "
 		     "\"container_listing_limit\": %u, \"max_object_name_length\": 1024}%s}",
+		     (unsigned long long)q->f->conf.max_object,
 		     q->f->conf.page ? q->f->conf.page : 10000,
 		     q->f->conf.no_bulk ? "" : ", \"bulk_delete\": {\"max_deletes_per_request\": "
 					       "10000, \"max_failed_deletes\": 1000}") > 0)
@@ -271,10 +266,12 @@ static void object(struct request *q, struct reply *r, const struct place *p)
 {
 	const char *none = fake_http_field(q, "If-None-Match"), *etag = fake_http_field(q, "ETag");
 	struct object *o;
-	char md5[33];
+	char md5[FAKE_TAG];
 
 	if (strncmp(p->container, "missing", 7) == 0) {
 		fake_reply_error(r, q, 404, NULL);
+	} else if (q->verb == V_PUT && q->body_len > q->f->conf.max_object) {
+		fake_reply_error(r, q, 413, NULL);
 	} else if (q->verb == V_PUT) {
 		int err = fake_objects_put(q->f, p->name, q->body, q->body_len, none != NULL, md5);
 
@@ -288,7 +285,7 @@ static void object(struct request *q, struct reply *r, const struct place *p)
 			return;
 		}
 		r->status = 201;
-		fake_reply_header(r, "Etag: %s", md5);
+		fake_reply_header(r, "Etag: %s", q->fault.kind == K_ETAG ? FAKE_OTHER_TAG : md5);
 	} else if (q->verb == V_DEL) {
 		r->status = 204;
 		if (!fake_objects_del(q->f, p->name))

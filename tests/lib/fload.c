@@ -10,8 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
+#include <time.h>
 #include <unistd.h>
 
 #define FILES 8
@@ -222,6 +224,63 @@ static void names(void)
 		fload_broken(a, "xattr is wrong");
 }
 
+static int range(int fd, int type, off_t start, off_t len)
+{
+	struct flock f = {.l_type = (short)type, .l_whence = SEEK_SET, .l_start = start, .l_len = len};
+
+	return fcntl(fd, F_OFD_SETLK, &f);
+}
+
+/* A lock is held when the call said so, and by one only; closes give back what is left. */
+static void locks(void)
+{
+	char a[600];
+	int one, two;
+
+	path_of(7, a, sizeof(a));
+	one = open(a, O_RDWR);
+	two = open(a, O_RDWR);
+	if (!tried(one < 0) && !tried(two < 0)) {
+		if (!tried(range(one, F_WRLCK, 0, 100) < 0)) {
+			if (range(two, F_RDLCK, 50, 1) == 0)
+				fload_broken(a, "two have one range");
+			else
+				tried(errno != EAGAIN);
+			if (!tried(range(one, F_UNLCK, 40, 60) < 0) &&
+			    tried(range(two, F_WRLCK, 50, 10) < 0) && errno == EAGAIN)
+				fload_broken(a, "a range that was given back is not to be had");
+		}
+		if (!tried(flock(one, LOCK_EX | LOCK_NB) < 0) &&
+		    flock(two, LOCK_SH | LOCK_NB) == 0)
+			fload_broken(a, "two have one flock");
+	}
+	if (one >= 0)
+		tried(close(one));
+	if (two >= 0)
+		tried(close(two));
+}
+
+static void locks_are_free(void)
+{
+	struct timespec t = {0, 20000000};
+	bool got = false;
+	char a[600];
+
+	path_of(7, a, sizeof(a));
+	/* The last close of a description is told to the daemon a little later. */
+	for (int i = 0; i < 250 && !got; i++) {
+		int fd = open(a, O_RDWR);
+
+		got = fd >= 0 && range(fd, F_WRLCK, 0, 0) == 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
+		if (fd >= 0)
+			close(fd);
+		if (!got)
+			nanosleep(&t, NULL);
+	}
+	if (!got)
+		fload_broken(a, "a lock outlives its holders");
+}
+
 void fload_look(bool may_fail)
 {
 	for (unsigned i = 0; i < FILES; i++)
@@ -239,12 +298,14 @@ void fload_run(void)
 	change(5, O_RDWR | O_CREAT | O_TRUNC, do_append, false);
 	change(6, O_RDWR, do_append, true);
 	names();
+	locks();
 	fload_look(true);
 }
 
 void fload_mend(void)
 {
 	fload_look(false);
+	locks_are_free();
 	for (unsigned i = 0; i < FILES; i++) {
 		if (!file[i].tainted)
 			continue;

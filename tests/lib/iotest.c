@@ -128,7 +128,8 @@ void iotest_open(struct iotest *t)
 	if (!t->budget)
 		ck_assert_int_eq(budget_new(&t->budget, t->limit), 0);
 	for (unsigned i = 0; i < IOTEST_TARGETS; i++)
-		targets[i] = (struct io_target){ (uint16_t)i, t->store[i], 1 };
+		targets[i] = (struct io_target){ .id = (uint16_t)i, .store = t->store[i], .weight = 1,
+						   .tiers = t->tiers[i] };
 	t->conf.meta = t->meta;
 	t->conf.budget = t->budget;
 	t->conf.targets = targets;
@@ -274,4 +275,70 @@ int iotest_check(struct iotest *t)
 	int e = meta_check(t->meta, &c);
 
 	return e < 0 ? e : (int)c.findings;
+}
+
+void iotest_fill(void *p, size_t n, unsigned what)
+{
+	for (size_t i = 0; i < n; i++)
+		((uint8_t *)p)[i] = (uint8_t)(what + i * 31 + (i >> 12));
+}
+
+char *iotest_bytes(size_t n, unsigned what)
+{
+	char *p = malloc(n);
+
+	ck_assert_ptr_nonnull(p);
+	iotest_fill(p, n, what);
+	return p;
+}
+
+void iotest_write(struct iotest *t, struct io_file *f, uint64_t off, size_t n, unsigned what)
+{
+	char *p = iotest_bytes(n, what);
+	int e = io_write(f, &t->req, off, p, n);
+
+	free(p);
+	ck_assert_int_eq(e, 0);
+}
+
+void iotest_expect(struct iotest *t, struct io_file *f, uint64_t off, size_t n, unsigned what)
+{
+	char *p = iotest_bytes(n, what), *q = malloc(n);
+	ssize_t got = io_read_sync(f, &t->req, off, q, n);
+
+	if (got != (ssize_t)n)
+		ck_abort_msg("read %zu at %llu: %zd (%s)", n, (unsigned long long)off, got,
+			     got < 0 ? err_text((int)got) : "short");
+	ck_assert(memcmp(p, q, n) == 0);
+	free(p);
+	free(q);
+}
+
+int iotest_publish(struct iotest *t, struct io_file *f)
+{
+	return io_sync_file(f, &t->req, IO_PUBLISH);
+}
+
+void iotest_put_small(struct iotest *t, unsigned n, size_t size)
+{
+	struct io_file *f = iotest_file(t, n);
+
+	iotest_write(t, f, 0, size, n);
+	io_file_close(f, false);
+}
+
+void iotest_expect_small(struct iotest *t, unsigned n, size_t size)
+{
+	struct io_file *f = iotest_file(t, n);
+
+	iotest_expect(t, f, 0, size, n);
+	io_file_close(f, false);
+}
+
+void iotest_until_zero(struct iotest *t, unsigned (*fn)(struct iotest *))
+{
+	for (unsigned i = 0; fn(t) != 0; i++) {
+		ck_assert_uint_lt(i, 3000);
+		clock_sleep(10 * NS_PER_MS);
+	}
 }

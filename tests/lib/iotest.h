@@ -13,6 +13,7 @@ struct iotest {
 	const char     *cls;		/* "S1" */
 	uint32_t        segment;
 	uint64_t        limit;		/* of the budget */
+	unsigned        tiers[IOTEST_TARGETS];	/* enum io_tier */
 	struct io_conf  conf;		/* what iotest_open() passes; fields of the host are filled in */
 	char            dir[64];
 	struct kv      *kv;
@@ -37,4 +38,16 @@ unsigned iotest_objects(struct iotest *t);	/* on all targets */
 unsigned iotest_staging(struct iotest *t);	/* files in staging */
 /* Runs the namespace's own check: findings other than garbage, printed. */
 int  iotest_check(struct iotest *t);
+
+/* Bytes that tell `what` they are and where they stand. */
+void iotest_fill(void *p, size_t n, unsigned what);
+char *iotest_bytes(size_t n, unsigned what);	/* malloc()ed */
+void iotest_write(struct iotest *t, struct io_file *f, uint64_t off, size_t n, unsigned what);
+void iotest_expect(struct iotest *t, struct io_file *f, uint64_t off, size_t n, unsigned what);
+int  iotest_publish(struct iotest *t, struct io_file *f);
+/* The file "fN" whole, of bytes that tell n. */
+void iotest_put_small(struct iotest *t, unsigned n, size_t size);
+void iotest_expect_small(struct iotest *t, unsigned n, size_t size);
+/* Waits for something that a background thread does, for as long as a test may take. */
+void iotest_until_zero(struct iotest *t, unsigned (*fn)(struct iotest *));
 #endif

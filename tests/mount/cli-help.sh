@@ -8,6 +8,7 @@ says 2 "no command 'frobnicate'" "$t" frobnicate
 shows 'mkfs' "$t" help
 shows 'mkfs' "$t" --help
 shows '^tessera [0-9]' "$t" version
+shows '^libfuse [0-9]' "$t" version
 for c in $("$t" help | awk '/^  [a-z]/ { print $1 }'); do
 	shows "usage: tessera $c" "$t" "$c" --help
 	case $c in version | help) continue ;; esac

@@ -81,3 +81,7 @@ posix() {
 	esac
 	rm -rf "$mnt/posix_$1"
 }
+# keep NAME: of a coproc, $from, $to and $of, its process. Its own variables vanish when it has ended.
+keep() {
+	eval "exec {from}<&\"\${$1[0]}\" {to}>&\"\${$1[1]}\"; of=\$$1_PID"
+}

@@ -268,17 +268,19 @@ static int life(const char *dir, uint64_t seed, unsigned n)
 static int make(const char *dir, uint64_t seed, unsigned n)
 {
 	static const char *const cls[] = {"S1", "S2", "SX", "S1"};
-	char uri[3][600], why[TESS_WHY];
-	const char *targets[3] = {uri[0], uri[1], uri[2]};
-	struct tess_mkfs conf = {.dir = dir, .targets = targets, .ntargets = 3,
+	char uri[4][600], why[TESS_WHY];
+	const char *targets[4] = {uri[0], uri[1], uri[2], uri[3]};
+	bool tiers = cf_tiers(seed);
+	struct tess_mkfs conf = {.dir = dir, .targets = targets, .ntargets = tiers ? 4 : 3,
 				 .cls = cls[seed % 4], .segment_size = 65536};
 	char path[500];
 
 	(void)n;
 	snprintf(path, sizeof(path), "%s/fs", dir);
 	conf.dir = path;
-	for (unsigned i = 0; i < 3; i++)
-		snprintf(uri[i], sizeof(uri[i]), "kv:%s/kv%u?size=64M", dir, i);
+	for (unsigned i = 0; i < conf.ntargets; i++)
+		snprintf(uri[i], sizeof(uri[i]), "kv:%s/kv%u?size=64M%s", dir, i,
+			 !tiers ? "" : i < 2 ? "&tier=fast" : "&tier=rest");
 	if (tess_mkfs(&conf, why) < 0)
 		cf_die("mkfs: %s", why);
 	mark("made");
@@ -317,6 +319,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	seed = strtoull(argv[2], NULL, 0);
+	(void)cf_tiers(seed);
 	wait_for(child(make, argv[1], seed, 0));
 	for (unsigned i = 0; i < CF_LIVES; i++) {
 		pid = child(life, argv[1], seed, i);

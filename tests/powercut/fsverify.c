@@ -426,6 +426,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	v.seed = strtoull(argv[1], NULL, 0);
+	(void)cf_tiers(v.seed);
 	snprintf(dir, sizeof(dir), "%s/fs", argv[2]);
 	marks_read(&v, argv[3]);
 	if (look_fsck(&v, dir, "cut-1", "after the cut"))

@@ -45,8 +45,8 @@ static const struct row {
 	{ "507", AS(HT_PUT), 0, ENOSPC, BOTH },
 	{ "403", ANY, 0, EACCES, BOTH },
 	{ "401", ANY, 0, EACCES, S3_ONLY },
-	/* Those that send for new credentials are few, for who is refused those too backs off. */
-	{ "401", AS(HT_PUT) | AS(HT_LIST), 0, EACCES, SWIFT_ONLY },
+	/* One that sends for new tokens, for who is refused those too backs off. */
+	{ "401", AS(HT_PUT), 0, EAGAIN, SWIFT_ONLY },
 	{ "403=InvalidAccessKeyId", AS(HT_GET), 0, EACCES, S3_ONLY },
 	{ "403=SignatureDoesNotMatch", ANY, 0, EACCES, S3_ONLY },
 	{ "403=ExpiredToken", AS(HT_DEL), 0, EACCES, S3_ONLY },
@@ -62,6 +62,9 @@ static const struct row {
 	{ "ok-error", AS(HT_PUT) | DATA, AS(HT_DEL), EIO, S3_ONLY },
 	{ "ok-error=SlowDown", AS(HT_PUT) | DATA, AS(HT_DEL), -1, S3_ONLY },
 	{ "ok-error", DATA, 0, 0, SWIFT_ONLY },
+	{ "204", AS(HT_PUT) | DATA, 0, EPROTO, S3_ONLY },
+	{ "204", AS(HT_PUT) | AS(HT_GET), 0, EPROTO, SWIFT_ONLY },
+	{ "202", AS(HT_PUT), 0, 0, BOTH },
 	{ "redirect=301", ANY, 0, -1, BOTH },
 	{ "redirect=302", ANY, 0, -1, BOTH },
 	{ "redirect=307", ANY, 0, -1, BOTH },
@@ -224,6 +227,47 @@ START_TEST(test_every_kth_request_failing_is_not_seen_behind_retries)
 	}
 	ck_assert_uint_eq(bad, 0);
 	ck_assert_uint_gt(fakeobj_count(ht.server, "any", "fault"), 50);
+	ht_end();
+}
+END_TEST
+
+/* 200 with its length, which is all there is to say that it is less than was asked for. */
+START_TEST(test_a_body_cut_on_its_way_is_not_a_short_object)
+{
+	char buf[HT_OLD_SIZE + 1];
+
+	ht_begin(stores[_i], "retry=0&deadline=60s", NULL);
+	ht_rules("get:every=1:cut");
+	ck_assert_int_eq(store_get(ht.t.s, &ht.t.req, "old", 0, buf, HT_OLD_SIZE), -EPROTO);
+	/* It is that short, says a service that knows no ranges. */
+	ht_rules("get:every=1:whole");
+	ck_assert_int_eq(store_get(ht.t.s, &ht.t.req, "old", 0, buf, HT_OLD_SIZE + 1),
+			 -TESS_E_SHORT_BODY);
+	CLEAN(store_get(ht.t.s, &ht.t.req, "old", 0, buf, HT_OLD_SIZE));
+	ck_assert(storetest_same(buf, HT_OLD_SIZE, "old", 0));
+	ht_rules("%s", "");
+	ht_end();
+}
+END_TEST
+
+/* What the service says it stored is not what was sent: damaged on the way, which another try may mend. */
+START_TEST(test_an_etag_of_other_bytes_is_an_error_where_it_is_compared)
+{
+	ht_begin(stores[_i], "retry=0&checksum=md5", NULL);
+	ht_rules("put:every=1:etag");
+	ck_assert_int_eq(storetest_put(&ht.t, "x", 5000), -EPROTO);
+	ht_rules("%s", "");
+	CLEAN(storetest_put(&ht.t, "x", 5000));
+	ht_end();
+	ht_begin(stores[_i], "retry=3&checksum=md5", NULL);
+	ht_rules("put:nth=1:etag");
+	CLEAN(storetest_put(&ht.t, "x", 5000));
+	ht_rules("%s", "");
+	ht_end();
+	ht_begin(stores[_i], "retry=0&checksum=none", NULL);
+	ht_rules("put:every=1:etag");
+	CLEAN(storetest_put(&ht.t, "x", 5000));
+	ht_rules("%s", "");
 	ht_end();
 }
 END_TEST
@@ -440,6 +484,8 @@ int main(void)
 #define EACH(test) tcase_add_loop_test(each, test, 0, ARRAY_SIZE(stores))
 	EACH(test_each_fault_of_each_verb_ends_with_its_errno);
 	EACH(test_every_kth_request_failing_is_not_seen_behind_retries);
+	EACH(test_a_body_cut_on_its_way_is_not_a_short_object);
+	EACH(test_an_etag_of_other_bytes_is_an_error_where_it_is_compared);
 	EACH(test_a_storm_of_503_passes);
 	EACH(test_opening_fails_with_a_reason_whatever_goes_wrong);
 	EACH(test_a_black_hole_ends_at_the_deadline);

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -312,6 +313,46 @@ START_TEST(test_two_processes_share_a_target)
 }
 END_TEST
 
+static void put_reserve_wait_put(int fd)
+{
+	unsigned zero = 0;
+
+	must(storetest_put(&t, "first", 5000) == 0);
+	must(write(fd, &zero, sizeof(zero)) == sizeof(zero));
+	raise(SIGSTOP);
+	for (unsigned i = 0; i < 20; i++)
+		must(storetest_put(&t, name_of("child", i), 5000) == 0);
+}
+
+/* Full, it looks for what dead processes reserved; with as many files open as it may, it can ask of nobody. */
+START_TEST(test_nobody_is_dead_who_cannot_be_looked_at)
+{
+	struct rlimit was, none;
+	unsigned n = 0;
+	pid_t pid;
+	int fd;
+
+	begin("kv:@/dev?size=16M");
+	storetest_close(&t);
+	pid = child(put_reserve_wait_put, &fd);
+	ck_assert_int_eq(read(fd, &n, sizeof(n)), sizeof(n));
+	storetest_open(&t, false, NULL);
+	CLEAN(getrlimit(RLIMIT_NOFILE, &was));
+	none = (struct rlimit){ .rlim_cur = 0, .rlim_max = was.rlim_max };
+	CLEAN(setrlimit(RLIMIT_NOFILE, &none));
+	while (n < 10000 && storetest_put(&t, name_of("f", n), 5000) == 0)
+		n++;
+	CLEAN(setrlimit(RLIMIT_NOFILE, &was));
+	ck_assert(n > 100 && n < 10000);
+	kill(pid, SIGCONT);
+	reap(pid, false);
+	CLEAN(storetest_verify(&t, "first", 5000));
+	for (unsigned i = 0; i < n; i++)
+		CLEAN(storetest_verify(&t, name_of("f", i), 5000));
+	end();
+}
+END_TEST
+
 /* Ten of 1 MiB in 16 MiB, the oldest deleted for the next: space goes round as fast as it can. */
 static void recycle(int fd)
 {
@@ -364,6 +405,31 @@ START_TEST(test_a_large_object_fits_into_scattered_space)
 	CLEAN(store_del(t.s, &t.req, "large"));
 	for (unsigned i = 1; i < n; i += 2)
 		CLEAN(storetest_verify(&t, name_of("s", i), 8192));
+	end();
+}
+END_TEST
+
+START_TEST(test_an_index_that_cannot_be_written_is_full_and_not_asked_for_ever)
+{
+	char spec[1024] = "";
+	unsigned n = 0;
+
+	begin("kv:@/dev?size=16M");
+	while (storetest_put(&t, name_of("s", n), 8192) == 0)
+		n++;
+	/* More deletions than one transaction makes free, so that there is a second. */
+	ck_assert_uint_gt(n, 1800);
+	for (unsigned i = 0; i < n; i++)
+		CLEAN(store_del(t.s, &t.req, name_of("s", i)));
+	CLEAN(store_barrier(t.s, &t.req));
+	for (unsigned i = 2; i < 32; i++)
+		(void)snprintf(spec + strlen(spec), sizeof(spec) - strlen(spec),
+			       "%senv.commit@%u=ENOSPC", i > 2 ? "," : "", i);
+	CLEAN(fault_set(spec));
+	ck_assert_int_eq(storetest_put(&t, "large", 14 << 20), -TESS_E_STORE_FULL);
+	ck_assert_uint_lt(fault_hits("env.commit"), 10);
+	CLEAN(fault_set(NULL));
+	CLEAN(storetest_put(&t, "large", 14 << 20));
 	end();
 }
 END_TEST
@@ -760,8 +826,10 @@ int main(void)
 		test_a_power_cut_loses_nothing_of_before_the_barrier,
 		test_space_is_reused_only_after_the_deletion_is_durable,
 		test_two_processes_share_a_target,
+		test_nobody_is_dead_who_cannot_be_looked_at,
 		test_a_get_never_sees_what_took_the_place_of_a_deleted_object,
 		test_a_large_object_fits_into_scattered_space,
+		test_an_index_that_cannot_be_written_is_full_and_not_asked_for_ever,
 		test_what_cannot_be_a_target_is_refused_in_one_clear_line,
 		test_a_device_and_an_index_that_do_not_belong_together_are_refused,
 		test_a_reader_changes_nothing,

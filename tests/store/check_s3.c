@@ -20,6 +20,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static struct fakeobj *server;
 static struct storetest t;
@@ -88,7 +90,7 @@ static void one_done(struct store_op *op)
 	atomic_fetch_add(&crowd_done, 1);
 }
 
-static void crowd_delete(void)
+static void crowd_begin(void)
 {
 	atomic_store(&crowd_done, 0);
 	for (unsigned i = 0; i < CROWD; i++) {
@@ -96,6 +98,11 @@ static void crowd_delete(void)
 		(void)snprintf(crowd[i].key.name, sizeof(crowd[i].key.name), "c%u", i);
 		store_submit(t.s, &crowd[i]);
 	}
+}
+
+static void crowd_delete(void)
+{
+	crowd_begin();
 	for (unsigned n = 0; atomic_load(&crowd_done) < CROWD; n++) {
 		ck_assert_uint_lt(n, 6000);
 		clock_sleep(5 * NS_PER_MS);
@@ -161,6 +168,15 @@ START_TEST(real_servers_take_parts_and_crowds)
 }
 END_TEST
 
+/* Other bytes than storetest_put()'s. */
+static int put_other(const char *name, size_t n)
+{
+	scoped_free char *p = calloc(1, n);
+
+	ck_assert_ptr_nonnull(p);
+	return store_put(t.s, &t.req, name, p, n);
+}
+
 START_TEST(parts_that_fail_leave_nothing_behind)
 {
 	/* Of the others, the first begins and the second completes: 200, and an error in it. */
@@ -181,6 +197,37 @@ START_TEST(parts_that_fail_leave_nothing_behind)
 	}
 	CLEAN(storetest_put(&t, "o", 14 << 20));
 	CLEAN(storetest_verify(&t, "o", 14 << 20));
+	end();
+}
+END_TEST
+
+/* It was done, and nobody heard: neither of it, nor of the same request sent again. */
+START_TEST(a_completion_whose_reply_is_lost_is_looked_for)
+{
+	static const char *const rules[] = {
+		"other:nth=2:reset-after", "other:from=2:to=3:reset-after", "other:nth=2:garbage",
+	};
+	uint64_t puts;
+
+	begin(NULL, "retry=0&max-put=5M&payload-hash=unsigned");
+	puts = fakeobj_count(server, "put", "all");
+	for (unsigned i = 0; i < 2; i++) {
+		CLEAN(fakeobj_rules(server, rules[i]));
+		CLEAN(storetest_put(&t, "o", 14 << 20));
+		CLEAN(fakeobj_rules(server, NULL));
+		CLEAN(storetest_verify(&t, "o", 14 << 20));
+	}
+	ck_assert_uint_eq(fakeobj_count(server, "put", "all") - puts, 6);
+	/* One that was not done, and an object of the name and the length that is another. */
+	CLEAN(fakeobj_rules(server, rules[2]));
+	ck_assert_int_lt(storetest_put(&t, "none", 14 << 20), 0);
+	CLEAN(fakeobj_rules(server, rules[2]));
+	ck_assert_int_lt(put_other("o", 14 << 20), 0);
+	CLEAN(fakeobj_rules(server, NULL));
+	CLEAN(storetest_verify(&t, "o", 14 << 20));
+	CLEAN(put_other("o", 14 << 20));
+	ck_assert_int_eq(storetest_verify(&t, "o", 14 << 20), 1);
+	ck_assert_uint_eq(fakeobj_objects(server, "\x01", NULL), 0);
 	end();
 }
 END_TEST
@@ -225,12 +272,7 @@ START_TEST(deletions_that_wait_for_their_turn_can_be_cancelled)
 
 	begin(NULL, "retry=0&limit=1000");
 	CLEAN(fakeobj_rules(server, "any:blackhole"));
-	atomic_store(&crowd_done, 0);
-	for (unsigned i = 0; i < CROWD; i++) {
-		crowd[i] = (struct store_op){ .req = &t.req, .code = STORE_DEL, .done = one_done };
-		(void)snprintf(crowd[i].key.name, sizeof(crowd[i].key.name), "c%u", i);
-		store_submit(t.s, &crowd[i]);
-	}
+	crowd_begin();
 	for (unsigned n = 0; atomic_load(&crowd_done) < CROWD; n++) {
 		ck_assert_uint_lt(n, 1000);
 		for (unsigned i = 0; i < CROWD; i++)
@@ -259,6 +301,68 @@ START_TEST(a_clock_that_is_off_is_allowed_for)
 	text_done(&out);
 	/* Found out once, not with each request. */
 	ck_assert_uint_le(fakeobj_count(server, "any", "denied"), 1);
+	end();
+}
+END_TEST
+
+/* So many GETs of "x" at once, none of which has its answer before all were sent. */
+static void crowd_get(unsigned n)
+{
+	static char got[CROWD];
+	static struct iovec v[CROWD];
+
+	CLEAN(fakeobj_rules(server, "get:every=1:delay=200"));
+	atomic_store(&crowd_done, 0);
+	for (unsigned i = 0; i < n; i++) {
+		v[i] = (struct iovec){ &got[i], 1 };
+		crowd[i] = (struct store_op){ .req = &t.req, .code = STORE_GET, .done = one_done,
+					      .key.name = "x", .range = { 0, 1 },
+					      .data = { &v[i], 1, 1 } };
+		store_submit(t.s, &crowd[i]);
+	}
+	while (atomic_load(&crowd_done) < n)
+		clock_sleep(5 * NS_PER_MS);
+	for (unsigned i = 0; i < n; i++)
+		ck_assert_msg(crowd[i].err == 0, "%u: %s", i, err_name(crowd[i].err));
+}
+
+START_TEST(a_clock_that_is_set_meanwhile_fails_none_of_those_under_way)
+{
+	begin(NULL, "retry=0&limit=1000");
+	CLEAN(storetest_put(&t, "x", 1));
+	fakeobj_skew(server, 3600);
+	crowd_get(40);
+	end();
+}
+END_TEST
+
+static void write_keys(const char *access)
+{
+	char path[128];
+	FILE *f;
+
+	(void)snprintf(path, sizeof(path), "%s/keys", t.dir);
+	(void)unlink(path);
+	f = fopen(path, "wx");
+	ck_assert_ptr_nonnull(f);
+	ck_assert_int_eq(fchmod(fileno(f), 0600), 0);
+	ck_assert_int_gt(fprintf(f, "[default]\naws_access_key_id = %s\naws_secret_access_key = %s\n",
+				 access, FAKEOBJ_SECRET), 0);
+	ck_assert_int_eq(fclose(f), 0);
+	setenv("AWS_SHARED_CREDENTIALS_FILE", path, 1);
+}
+
+START_TEST(keys_that_are_exchanged_meanwhile_fail_none_of_those_under_way)
+{
+	serve(NULL, "data/p", "retry=0&limit=1000");
+	CLEAN(unsetenv("AWS_ACCESS_KEY_ID"));
+	CLEAN(unsetenv("AWS_SECRET_ACCESS_KEY"));
+	write_keys(FAKEOBJ_ACCESS);
+	storetest_open(&t, true, NULL);
+	CLEAN(storetest_put(&t, "x", 1));
+	write_keys("AKIAFAKEOBJECTSECOND");
+	fakeobj_access(server, "AKIAFAKEOBJECTSECOND");
+	crowd_get(40);
 	end();
 }
 END_TEST
@@ -470,11 +574,14 @@ int main(void)
 	tcase_set_timeout(c, 60);
 	tcase_add_loop_test(c, an_object_above_max_put_goes_up_in_parts, 0, 3);
 	tcase_add_test(c, parts_that_fail_leave_nothing_behind);
+	tcase_add_test(c, a_completion_whose_reply_is_lost_is_looked_for);
 	tcase_add_test(c, real_servers_take_parts_and_crowds);
 	tcase_add_test(c, a_crowd_of_deletions_takes_few_requests);
 	tcase_add_test(c, a_service_without_bulk_deletion_gets_single_ones);
 	tcase_add_test(c, deletions_that_wait_for_their_turn_can_be_cancelled);
 	tcase_add_loop_test(c, a_clock_that_is_off_is_allowed_for, 0, 2);
+	tcase_add_test(c, a_clock_that_is_set_meanwhile_fails_none_of_those_under_way);
+	tcase_add_test(c, keys_that_are_exchanged_meanwhile_fail_none_of_those_under_way);
 	tcase_add_test(c, the_right_region_is_found_or_named);
 	tcase_add_test(c, reasons_are_told_apart);
 	tcase_add_test(c, a_place_belongs_to_one_file_system);

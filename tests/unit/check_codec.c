@@ -162,6 +162,19 @@ START_TEST(segments_and_garbage_come_back)
 	n = codec_garbage_put(buf, &g);
 	CLEAN(codec_garbage_get(kv_val(buf, n), 9, &h));
 	ck_assert(h.kind == g.kind && h.died == 4 && h.seg.id == s.id && h.seg.width == 5);
+	g.kind = META_GARBAGE_MOVED;
+	g.session = 77;
+	n = codec_garbage_put(buf, &g);
+	CLEAN(codec_garbage_get(kv_val(buf, n), 9, &h));
+	ck_assert(h.kind == g.kind && h.session == 77 && h.seg.width == 5);
+	ck_assert_int_eq(codec_garbage_get(kv_val(buf, n - 4), 9, &h), -TESS_E_RECORD);
+	g.session = 0;
+	ck_assert_int_eq(codec_garbage_get(kv_val(buf, codec_garbage_put(buf, &g)), 9, &h), -TESS_E_RECORD);
+	s.moved = 12;
+	n = codec_segment_put(buf, &s);
+	CLEAN(codec_segment_get(kv_val(buf, n), s.id, &t));
+	ck_assert(t.moved == 12 && t.target[4] == s.target[4]);
+	s.moved = 0;
 	s.state = META_STAGED; /* with targets */
 	n = codec_segment_put(buf, &s);
 	ck_assert_int_eq(codec_segment_get(kv_val(buf, n), s.id, &t), -TESS_E_RECORD);
@@ -178,6 +191,11 @@ START_TEST(sessions_come_back)
 				 .pid_start = 3,
 				 .started = -4,
 				 .heartbeat = 5,
+				 .beat = 6,
+				 .lease = 9,
+				 .joined = 7,
+				 .tail = UINT64_MAX,
+				 .fenced = true,
 				 .mountpoint = "/mnt/a b"},
 			    t;
 	uint8_t buf[FMT_SESSION_MAX];
@@ -185,6 +203,40 @@ START_TEST(sessions_come_back)
 
 	CLEAN(codec_session_get(kv_val(buf, n), 3, &t));
 	ck_assert_mem_eq(&s, &t, sizeof(s));
+	buf[n - 1] = 2; /* neither fenced nor not */
+	ck_assert_int_eq(codec_session_get(kv_val(buf, n), 3, &t), -TESS_E_RECORD);
+}
+END_TEST
+
+START_TEST(changes_come_back)
+{
+	uint8_t buf[FMT_CHANGE_MAX];
+	struct meta_change c;
+	struct fmt_key k;
+	struct kv_val key = key_change(&k, 7, META_CHANGE_DATA, 9);
+	size_t n = codec_change_put(buf, 3, kv_val("", 0));
+
+	CLEAN(codec_change_get(key, kv_val(buf, n), &c));
+	ck_assert(c.serial == 7 && c.session == 3 && c.kind == META_CHANGE_DATA && c.ino == 9);
+	ck_assert(!c.name && c.nlen == 0);
+	/* A name is a name's change's alone, and it has to be one. */
+	n = codec_change_put(buf, 3, kv_val("abc", 3));
+	ck_assert_int_eq(codec_change_get(key, kv_val(buf, n), &c), -TESS_E_RECORD);
+	(void)key_change(&k, 7, META_CHANGE_NAME, 9);
+	fmt_be64(k.b + 17, 1000);
+	key = kv_val(k.b, 25);
+	CLEAN(codec_change_get(key, kv_val(buf, n), &c));
+	ck_assert(c.kind == META_CHANGE_NAME && c.nlen == 3 && !memcmp(c.name, "abc", 3));
+	ck_assert_int_eq(codec_change_get(kv_val(k.b, 17), kv_val(buf, n), &c), -TESS_E_RECORD);
+	n = codec_change_put(buf, 3, kv_val("a/c", 3));
+	ck_assert_int_eq(codec_change_get(key, kv_val(buf, n), &c), -TESS_E_RECORD);
+	for (unsigned kind = 0; kind < 256; kind++) {
+		key = key_change(&k, 7, (uint8_t)kind, 9);
+		n = codec_change_put(buf, 3, kv_val("", 0));
+		ck_assert_int_eq(codec_change_get(key, kv_val(buf, n), &c) == 0,
+				 kind >= META_CHANGE_ATTR && kind <= META_CHANGE_ORPHAN &&
+					 kind != META_CHANGE_NAME);
+	}
 }
 END_TEST
 
@@ -210,11 +262,13 @@ START_TEST(the_super_record_comes_back)
 	size_t n;
 
 	s = some_super();
-	uint8_t *buf = codec_super_put(&s, &n);
+	for (s.mark = 0; s.mark < 8; s.mark++) {
+		uint8_t *buf = codec_super_put(&s, &n);
 
-	CLEAN(codec_super_get(kv_val(buf, n), &t));
-	ck_assert_mem_eq(&s, &t, sizeof(s));
-	free(buf);
+		CLEAN(codec_super_get(kv_val(buf, n), &t));
+		ck_assert_mem_eq(&s, &t, sizeof(s));
+		free(buf);
+	}
 }
 END_TEST
 
@@ -262,6 +316,7 @@ static void try_all(const uint8_t *bytes, size_t n)
 	struct fmt_dentry dentry;
 	struct tess_extent ext;
 	struct meta_attr attr;
+	struct meta_change change;
 	struct fmt_key k;
 	uint64_t x;
 
@@ -280,7 +335,15 @@ static void try_all(const uint8_t *bytes, size_t n)
 	(void)codec_extent_get(v, v, &x, &ext);
 	(void)codec_super_get(v, &super);
 	(void)codec_bytes_get(v, FMT_XATTR, &b);
-	(void)codec_mark_get(v, FMT_ORPHAN);
+	(void)codec_u64_get(v, FMT_ORPHAN, &x);
+	(void)codec_change_get(key_change(&k, 1, META_CHANGE_ATTR, 1), v, &change);
+	(void)codec_change_get(v, v, &change);
+	for (size_t i = 0; i < 8; i++)
+		k.b[17 + i] = 1;
+	k.b[8] = META_CHANGE_NAME;
+	if (codec_change_get(kv_val(k.b, 25), v, &change) == 0)
+		ck_assert(codec_change_put(out, change.session, kv_val(change.name, change.nlen)) == n &&
+			  memcmp(out, p, n) == 0);
 	(void)codec_u64_get(v, FMT_NEXT, &x);
 	free(p);
 }
@@ -289,12 +352,12 @@ static size_t sample(unsigned which, uint8_t *buf)
 {
 	struct meta_attr a = some_attr();
 	struct meta_segment s = some_segment();
-	struct meta_garbage g = {.serial = 9, .kind = META_GARBAGE_OBJECTS, .seg = s, .died = 4};
+	struct meta_garbage g = {.serial = 9, .kind = (uint8_t)(1 + which / 7 % 4), .session = 5, .seg = s, .died = 4};
 	struct fmt_dentry d = {7, S_IFREG, "name", 4};
 	struct fmt_extent x = {4096, 2, 12};
 	struct meta_session p = {.id = 3, .host = "h", .boot = "b"};
 
-	switch (which % 6) {
+	switch (which % 7) {
 	case 0:
 		return codec_inode_put(buf, &a);
 	case 1:
@@ -305,6 +368,8 @@ static size_t sample(unsigned which, uint8_t *buf)
 		return codec_segment_put(buf, &s);
 	case 4:
 		return codec_garbage_put(buf, &g);
+	case 5:
+		return codec_change_put(buf, 3, kv_val("name", 4));
 	default:
 		return codec_session_put(buf, &p);
 	}
@@ -332,6 +397,6 @@ START_TEST(no_bytes_make_a_reader_stumble)
 END_TEST
 
 UNIT_MAIN("codec", inodes_come_back, an_inode_is_one_length_and_means_something, dentries_come_back,
-	  extents_come_back, segments_and_garbage_come_back, sessions_come_back,
+	  extents_come_back, segments_and_garbage_come_back, sessions_come_back, changes_come_back,
 	  the_super_record_comes_back, a_changed_super_record_is_refused_with_its_reason,
 	  no_bytes_make_a_reader_stumble)

@@ -574,13 +574,6 @@ int main(void)
 		test_explain_shows_each_source_and_no_secret, test_explain_shows_when_keys_end,
 		test_every_allocation_may_fail,
 	};
-	Suite *s = suite_create("creds");
-	TCase *c = tcase_create("creds");
 
-	tcase_add_checked_fixture(c, ct_setup, ct_teardown);
-	tcase_set_timeout(c, 60);
-	suite_add_tcase(s, c);
-	for (size_t i = 0; i < ARRAY_SIZE(tests); i++)
-		tcase_add_test(c, tests[i]);
-	return unit_run(s);
+	return unit_run_with("creds", tests, ARRAY_SIZE(tests), ct_setup, ct_teardown, 60);
 }

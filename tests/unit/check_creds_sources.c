@@ -515,13 +515,6 @@ int main(void)
 		test_closing_does_not_wait_for_who_does_not_answer,
 		test_a_secret_is_in_one_place_out_of_cores_and_gone_when_closed,
 	};
-	Suite *s = suite_create("creds_sources");
-	TCase *c = tcase_create("creds_sources");
 
-	tcase_add_checked_fixture(c, ct_setup, ct_teardown);
-	tcase_set_timeout(c, 60);
-	suite_add_tcase(s, c);
-	for (size_t i = 0; i < ARRAY_SIZE(tests); i++)
-		tcase_add_test(c, tests[i]);
-	return unit_run(s);
+	return unit_run_with("creds_sources", tests, ARRAY_SIZE(tests), ct_setup, ct_teardown, 60);
 }

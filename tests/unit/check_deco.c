@@ -10,6 +10,7 @@
 #include "base/trace.h"
 #include "unit.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -374,6 +375,69 @@ START_TEST(test_limit_does_not_recurse_over_a_store_that_finishes_at_once)
 }
 END_TEST
 
+/* ---- the end of the last one ---- */
+
+static struct store *closing;
+static pthread_t closer;
+
+static void *closer_main(void *arg)
+{
+	(void)arg;
+	store_close(closing);
+	return NULL;
+}
+
+/* Its owner hears that all are done and closes at once, before done() has returned. */
+static void last_done(struct store_op *op)
+{
+	(void)op;
+	if (atomic_fetch_add(&ended, 1) + 1 < 2)
+		return;
+	ck_assert_int_eq(pthread_create(&closer, NULL, closer_main, NULL), 0);
+	ck_assert_int_eq(pthread_join(closer, NULL), 0);
+}
+
+/* Holds the first, finishes the others at once. */
+static void first_held_submit(struct store *s, struct store_op *op)
+{
+	if (atomic_fetch_add(&running, 1) == 0)
+		held_submit(s, op);
+	else
+		store_op_done(op, 0);
+}
+
+static const struct store_ops first_held_ops = {
+	.name = "held", .submit = first_held_submit, .close = held_close};
+
+static const char *param_limit_1(const struct store_conf *c, const char *name)
+{
+	(void)c;
+	return strcmp(name, "limit") == 0 ? "1" : NULL;
+}
+
+/* With the address sanitizer, which sees it. */
+START_TEST(test_limit_is_not_touched_when_its_last_request_is_done)
+{
+	struct store_conf conf = { .uri = "test", .param = param_limit_1 };
+	struct text why = TEXT_INIT;
+	static struct slow_op x[2];
+
+	held = (struct store){.ops = &first_held_ops,
+			      .caps = {.max_object = 1 << 20, .max_inflight = 100}};
+	req_begin(&req, "test");
+	CLEAN(deco_limit_ops.open(&closing, &conf, &held, &why));
+	for (unsigned i = 0; i < 2; i++) {
+		x[i].op = (struct store_op){
+			.req = &req, .code = STORE_DEL, .done = last_done, .owner = &x[i]};
+		CLEAN(store_key_set(&x[i].op.key, "x"));
+		store_submit(closing, &x[i].op);
+	}
+	held_release();
+	ck_assert_int_eq(atomic_load(&ended), 2);
+	text_done(&why);
+}
+END_TEST
+
 UNIT_MAIN("deco", test_trace_counts_requests_by_outcome_and_bytes,
 	  test_trace_without_memory_lets_the_request_through, test_fault_rules_hit_when_they_say,
 	  test_a_lost_answer_is_an_error_after_the_work_was_done,
@@ -383,4 +447,5 @@ UNIT_MAIN("deco", test_trace_counts_requests_by_outcome_and_bytes,
 	  test_retry_stops_for_a_requester_who_gave_up, test_a_deadline_ends_what_hangs,
 	  test_a_deadline_ends_the_tries, test_latency_delays_the_answer_and_rate_the_bytes,
 	  test_limit_lets_so_many_through_in_order,
-	  test_limit_does_not_recurse_over_a_store_that_finishes_at_once)
+	  test_limit_does_not_recurse_over_a_store_that_finishes_at_once,
+	  test_limit_is_not_touched_when_its_last_request_is_done)

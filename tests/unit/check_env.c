@@ -489,6 +489,103 @@ START_TEST(two_boots_at_once_are_two_hosts)
 }
 END_TEST
 
+static void stop_in_a_transaction(void)
+{
+	struct env *e = open_as(BOOT_A);
+	uint64_t maps;
+	MDB_txn *txn;
+
+	CLEAN(env_begin_write(e, &txn, &maps));
+	raise(SIGSTOP);
+	CLEAN(env_commit(e, txn, NULL));
+	for (uint32_t i = 0;; i++)
+		put(e, 10, 1, i);
+}
+
+static void await_stop(pid_t pid)
+{
+	int st;
+
+	ck_assert_int_eq(waitpid(pid, &st, WUNTRACED), pid);
+	ck_assert_msg(WIFSTOPPED(st), "child: %#x", (unsigned)st);
+}
+
+START_TEST(one_that_is_stopped_in_the_middle_holds_nobody_up)
+{
+	struct child ch = spawn(stop_in_a_transaction);
+	struct env *e;
+	uint32_t seen;
+	int st;
+
+	ck_assert_int_eq(write(ch.go, "x", 1), 1);
+	await_stop(ch.pid);
+	e = open_as(BOOT_A);
+	put(e, 0, 1, 7);
+	/* It went on, and was stopped again when it was in no transaction. */
+	await_stop(ch.pid);
+	seen = get(e, 10);
+	for (uint32_t i = 0; i < 100; i++)
+		put(e, 0, 1, i);
+	ck_assert_uint_eq(get(e, 10), seen);
+	close(ch.go);
+	kill(ch.pid, SIGKILL);
+	ck_assert_int_eq(waitpid(ch.pid, &st, 0), ch.pid);
+	CLEAN(env_close(e));
+}
+END_TEST
+
+/* Its slot in the table of readers stays behind, as of a killed process whose number is another's by now. */
+static void become_another_program(void)
+{
+	struct env *e = open_as(BOOT_A);
+
+	get(e, 0);
+	(void)execl("/bin/sh", "sh", "-c", "kill -STOP $$", (char *)NULL);
+	_exit(1);
+}
+
+static void take_long(void)
+{
+	struct env *e = open_as(BOOT_A);
+	uint64_t maps;
+	MDB_txn *txn;
+
+	raise(SIGSTOP);
+	CLEAN(env_begin_write(e, &txn, &maps));
+	clock_sleep(3 * NS_PER_S);
+	CLEAN(env_commit(e, txn, NULL));
+	CLEAN(env_close(e));
+	_exit(0);
+}
+
+START_TEST(one_that_has_it_not_open_stays_stopped)
+{
+	struct child slow, other;
+	struct env *e;
+	int st;
+
+	CLEAN(env_close(open_as(BOOT_A)));
+	slow = spawn(take_long);
+	other = spawn(become_another_program);
+	/* In this order: who opens it tidies the table. */
+	ck_assert_int_eq(write(slow.go, "x", 1), 1);
+	await_stop(slow.pid);
+	ck_assert_int_eq(write(other.go, "x", 1), 1);
+	await_stop(other.pid);
+	kill(slow.pid, SIGCONT);
+	clock_sleep(200 * NS_PER_MS);
+	e = open_as(BOOT_A);
+	ck_assert_int_eq(waitpid(other.pid, &st, WNOHANG | WUNTRACED | WCONTINUED), 0);
+	ck_assert_int_eq(waitpid(slow.pid, &st, 0), slow.pid);
+	ck_assert_int_eq(st, 0);
+	kill(other.pid, SIGKILL);
+	ck_assert_int_eq(waitpid(other.pid, &st, 0), other.pid);
+	close(other.go);
+	close(slow.go);
+	CLEAN(env_close(e));
+}
+END_TEST
+
 START_TEST(another_pid_namespace_is_refused)
 {
 	struct env_conf c = conf(BOOT_A);
@@ -582,6 +679,8 @@ int main(void)
 		&a_failed_commit_changes_nothing,
 		&two_boots_at_once_are_two_hosts,
 		&another_pid_namespace_is_refused,
+		&one_that_is_stopped_in_the_middle_holds_nobody_up,
+		&one_that_has_it_not_open_stays_stopped,
 		&a_look_changes_nothing,
 		&a_file_is_no_directory,
 	};

@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "fs/fs.h"
+#include "meta/meta_impl.h"
 #include "store/store.h"
 #include <dirent.h>
 #include <linux/fs.h>
@@ -20,6 +21,7 @@ static struct {
 	struct io *io;
 	struct fs *fs;
 	struct tess_req req;
+	struct tess_policy policy;
 	char dir[64];
 } s;
 
@@ -37,7 +39,7 @@ static void setup(void)
 	CLEAN(kv_mem_open(&kv, &kc, &why));
 	CLEAN(meta_format(kv, &super, &s.req, clock_wall()));
 	CLEAN(meta_open(&s.meta, kv, &why));
-	CLEAN(meta_session_begin(s.meta, "", clock_wall(), &why));
+	CLEAN(meta_session_begin(s.meta, "/mnt", clock_wall(), &why));
 	CLEAN(store_open_uri(&s.store, "mem:", &so, &why));
 	s.target = (struct io_target){ .id = 0, .store = s.store, .weight = 1 };
 	CLEAN(budget_new(&s.budget, 64 << 20));
@@ -47,9 +49,10 @@ static void setup(void)
 			      .staging_dir = s.dir, .staging_size = 64 << 20, .fsync_local = true };
 
 	CLEAN(io_open(&s.io, &ic, &why));
-	struct fs_conf fc = { .meta = s.meta, .io = s.io, .policy = &policy_session,
+	struct fs_conf fc = { .meta = s.meta, .io = s.io, .policy = &s.policy,
 			      .targets = &s.target, .ntargets = 1 };
 
+	s.policy = policy_presets[MODE_SESSION];
 	CLEAN(fs_open(&s.fs, &fc));
 	text_done(&why);
 }
@@ -132,6 +135,71 @@ START_TEST(unpublished_bytes_are_in_every_stat)
 	ck_assert_uint_eq(a.size, 101);
 	fs_release(fh, &s.req);
 	ck_assert_uint_eq(size_of(a.ino), 101);
+}
+END_TEST
+
+START_TEST(reserving_space_cuts_nothing_that_others_publish_meanwhile)
+{
+	/* What another session does. */
+	struct meta_publish longer = { .trunc_to = META_NO_TRUNC, .size = 1 << 21 };
+	struct meta_attr a;
+	struct fs_file *fh = create("f", &a);
+
+	CLEAN(fs_fallocate(fh, &s.req, 0, 0, 1 << 20));
+	ck_assert_uint_eq(size_of(a.ino), 1 << 20);
+	CLEAN(meta_publish(s.meta, a.ino, &longer, NULL));
+	CLEAN(fs_fsync(fh, &s.req, false));
+	CLEAN(meta_getattr(s.meta, a.ino, &a));
+	ck_assert_uint_eq(a.size, 1 << 21);
+	CLEAN(fs_fallocate(fh, &s.req, 0, 0, 1 << 22));
+	CLEAN(fs_fsync(fh, &s.req, false));
+	ck_assert_uint_eq(size_of(a.ino), 1 << 22);
+	fs_release(fh, &s.req);
+}
+END_TEST
+
+/* As a mount does that joins: it changes nothing before the others have seen it. */
+static struct meta *join(void)
+{
+	struct meta_session self;
+	struct meta *other;
+	uint64_t tails = 0;
+
+	CLEAN(meta_open(&other, meta_kv(s.meta), NULL));
+	CLEAN(meta_session_begin(other, "/mnt2", clock_wall(), NULL));
+	CLEAN(meta_session_get(other, meta_session_id(other), &self));
+	for (unsigned i = 0; i < 2000 && tails < self.joined; i++) {
+		clock_sleep(5 * NS_PER_MS);
+		CLEAN(meta_tails(other, &tails));
+	}
+	ck_assert_uint_ge(tails, self.joined);
+	return other;
+}
+
+static void leave(struct meta *other)
+{
+	CLEAN(meta_session_end(other));
+	other->kv = NULL;
+	meta_close(other);
+}
+
+START_TEST(what_was_appended_while_alone_is_in_the_file_before_others_append)
+{
+	struct meta_publish more = { .trunc_to = META_NO_TRUNC, .size = 5, .append = true };
+	struct meta_attr a;
+	struct fs_file *fh = create("f", &a), *ap;
+	struct meta *other;
+
+	CLEAN(fs_file_open(s.fs, &s.req, fs_file_ino(fh), O_WRONLY | O_APPEND, &ap));
+	CLEAN(fs_write(ap, &s.req, 0, "0123456789", 10));
+	other = join();
+	CLEAN(meta_publish(other, fs_file_ino(fh), &more, NULL));
+	CLEAN(fs_fsync(ap, &s.req, false));
+	CLEAN(meta_getattr(other, fs_file_ino(fh), &a));
+	ck_assert_uint_eq(a.size, 15);
+	fs_release(ap, &s.req);
+	fs_release(fh, &s.req);
+	leave(other);
 }
 END_TEST
 
@@ -243,13 +311,58 @@ START_TEST(pages_are_kept_while_only_this_mount_changes_the_file)
 }
 END_TEST
 
+/* A lax mount's kernel remembers that a name is not there; not below a mark that looks each time. */
+START_TEST(names_that_are_not_there_are_as_new_as_their_directory_is_marked)
+{
+	struct meta_new in = { .mode = S_IFDIR | 0755 };
+	struct meta_attr plain, strict;
+
+	CLEAN(meta_create(s.meta, TESS_ROOT_INO, "plain", 5, &in, 1, &plain));
+	CLEAN(meta_create(s.meta, TESS_ROOT_INO, "strict", 6, &in, 1, &strict));
+	strict.flags = MODE_STRICT << META_MODE_SHIFT;
+	CLEAN(meta_setattr(s.meta, strict.ino, META_SET_MARK, &strict, 2, &strict));
+	s.policy = policy_presets[MODE_LAZY];
+	s.policy.negative_ttl = 10 * NS_PER_S;
+	ck_assert(fs_ttl(s.fs, TESS_ROOT_INO, NULL).entry == 10);
+	ck_assert(fs_ttl(s.fs, plain.ino, NULL).entry == 10);
+	/* Alone, nobody changes it. */
+	ck_assert(fs_ttl(s.fs, strict.ino, NULL).entry <= 1);
+	/* A directory that is gone */
+	ck_assert(fs_ttl(s.fs, 1 << 20, NULL).entry == 0);
+}
+END_TEST
+
+/* The kernel drops its pages when it has the reply: until it uses the handle it may not have come to that. */
+START_TEST(no_open_trusts_pages_that_another_is_about_to_drop)
+{
+	struct meta_publish p = { .trunc_to = 0, .mtime = 1 };
+	struct fs_file *one, *two;
+	struct meta_attr a;
+
+	one = create("f", &a);
+	CLEAN(fs_write(one, &s.req, 0, "x", 1));
+	CLEAN(fs_flush(one, &s.req));
+	fs_release(one, &s.req);
+	CLEAN(meta_publish(s.meta, a.ino, &p, &a));
+	CLEAN(fs_file_open(s.fs, &s.req, a.ino, O_RDONLY, &one));
+	ck_assert(!fs_file_info(one).keep_cache);
+	CLEAN(fs_file_open(s.fs, &s.req, a.ino, O_RDONLY, &two));
+	ck_assert(!fs_file_info(two).keep_cache);
+	fs_release(two, &s.req);
+	CLEAN(fs_file_open(s.fs, &s.req, a.ino, O_RDONLY, &two));
+	ck_assert(fs_file_info(two).keep_cache);
+	fs_release(two, &s.req);
+	fs_release(one, &s.req);
+}
+END_TEST
+
 START_TEST(writes_by_users_clear_privileges_those_of_root_do_not)
 {
 	struct meta_attr a, in = { .mode = S_IFREG | 06755 };
 	struct fs_file *fh = create("f", &a);
 
 	CLEAN(fs_setattr(s.fs, &s.req, a.ino, fh, META_SET_MODE, &in, &a));
-	ck_assert(!fs_attr_cacheable(&a));
+	ck_assert(fs_ttl(s.fs, 0, &a).attr == 0);
 	s.req.uid = 0;
 	CLEAN(fs_write(fh, &s.req, 0, "x", 1));
 	CLEAN(fs_getattr(s.fs, &s.req, a.ino, &a));
@@ -258,7 +371,7 @@ START_TEST(writes_by_users_clear_privileges_those_of_root_do_not)
 	CLEAN(fs_write(fh, &s.req, 0, "y", 1));
 	CLEAN(fs_getattr(s.fs, &s.req, a.ino, &a));
 	ck_assert_uint_eq(a.mode & 07777, 0755);
-	ck_assert(fs_attr_cacheable(&a));
+	ck_assert(fs_ttl(s.fs, 0, &a).attr > 0);
 	/* Set again after the write, and before it is published: stays. */
 	CLEAN(fs_setattr(s.fs, &s.req, a.ino, fh, META_SET_MODE, &in, &a));
 	CLEAN(fs_flush(fh, &s.req));
@@ -312,11 +425,15 @@ int main(void)
 
 	tcase_add_checked_fixture(c, setup, teardown);
 	tcase_add_test(c, unpublished_bytes_are_in_every_stat);
+	tcase_add_test(c, reserving_space_cuts_nothing_that_others_publish_meanwhile);
+	tcase_add_test(c, what_was_appended_while_alone_is_in_the_file_before_others_append);
 	tcase_add_test(c, an_unlinked_file_goes_with_its_last_handle);
 	tcase_add_test(c, with_a_kernel_it_stays_until_it_is_forgotten);
 	tcase_add_test(c, a_nameless_file_can_get_a_name);
 	tcase_add_test(c, rename_over_an_open_file_keeps_its_bytes_for_the_holder);
 	tcase_add_test(c, pages_are_kept_while_only_this_mount_changes_the_file);
+	tcase_add_test(c, names_that_are_not_there_are_as_new_as_their_directory_is_marked);
+	tcase_add_test(c, no_open_trusts_pages_that_another_is_about_to_drop);
 	tcase_add_test(c, writes_by_users_clear_privileges_those_of_root_do_not);
 	tcase_add_test(c, creating_and_removing_one_name_from_many_threads_leaves_nothing);
 	suite_add_tcase(suite, c);

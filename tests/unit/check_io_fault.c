@@ -163,7 +163,7 @@ START_TEST(every_failure_to_open_leaves_nothing_behind)
 		struct io *io = NULL;
 
 		for (unsigned i = 0; i < IOTEST_TARGETS; i++)
-			targets[i] = (struct io_target){ (uint16_t)i, t.store[i], 1 };
+			targets[i] = (struct io_target){ .id = (uint16_t)i, .store = t.store[i], .weight = 1 };
 		c.targets = targets;
 		snprintf(dir, sizeof(dir), "%s/staging", t.dir);
 		c.staging_dir = dir;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The contract of kv_ops, held by both engines, against a sorted array. */
+/* The contract of kv_ops, held by both engines and by one that is far away, against a sorted array. */
 #include "meta/kv.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/text.h"
@@ -26,13 +27,19 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 	return remove(path);
 }
 
+#define FAR 1000 /* ns */
+
+/* 0: memory; 1: LMDB; 2: memory, a little away */
 static struct kv *open_engine(int engine, uint64_t map)
 {
 	struct kv_conf c = {.dir = dir, .create = true, .map_size = map};
-	struct kv *k;
+	struct kv *k, *far;
 
-	CLEAN((engine ? kv_lmdb_open : kv_mem_open)(&k, &c, NULL));
-	return k;
+	CLEAN((engine == 1 ? kv_lmdb_open : kv_mem_open)(&k, &c, NULL));
+	if (engine < 2)
+		return k;
+	CLEAN(kv_latency_open(&far, k, FAR));
+	return far;
 }
 
 static void setup(void)
@@ -394,9 +401,9 @@ static const char *const points[] = {"alloc",  "kv.put",    "kv.seek",
 
 START_TEST(any_failure_aborts_whole)
 {
-	kv = open_engine(_i % 2, 0);
+	kv = open_engine(_i % 3, 0);
 	CLEAN(kv_run(kv, put_abc, NULL, NULL));
-	fail_each(points[_i / 2]);
+	fail_each(points[_i / 3]);
 	kv_close(kv);
 }
 END_TEST
@@ -512,6 +519,26 @@ START_TEST(killed_writers_block_nobody)
 }
 END_TEST
 
+START_TEST(distance_is_waited_for_once_a_transaction)
+{
+	const int64_t away = 2 * NS_PER_MS;
+	struct kv *on = open_engine(0, 0);
+	int64_t began;
+
+	CLEAN(kv_latency_open(&kv, on, away));
+	began = clock_now();
+	CLEAN(kv_run(kv, put_abc, NULL, NULL));
+	ck_assert_int_ge(clock_now() - began, away);
+	began = clock_now();
+	for (int i = 0; i < 5; i++)
+		CLEAN(kv_read(kv, see_abc, NULL));
+	ck_assert_int_ge(clock_now() - began, 5 * away);
+	ck_assert_uint_eq(atomic_load(&kv->count[0].n), 5);
+	ck_assert_uint_eq(atomic_load(&kv->count[1].n), 1);
+	kv_close(kv);
+}
+END_TEST
+
 START_TEST(a_directory_without_a_database_is_refused_and_left_alone)
 {
 	struct kv_conf c = {.dir = dir};
@@ -532,14 +559,15 @@ int main(void)
 	suite_add_tcase(s, c);
 	tcase_add_checked_fixture(c, setup, teardown);
 	tcase_set_timeout(c, 60);
-	tcase_add_loop_test(c, keys_are_ordered_as_byte_strings, 0, 2);
-	tcase_add_loop_test(c, an_aborted_write_leaves_nothing, 0, 2);
-	tcase_add_loop_test(c, a_write_knows_the_serial_of_its_commit, 0, 2);
-	tcase_add_loop_test(c, a_read_sees_one_snapshot, 0, 2);
-	tcase_add_loop_test(c, cursors_stand_still_while_others_move, 0, 2);
-	tcase_add_loop_test(c, a_small_map_grows_by_itself, 0, 2);
-	tcase_add_loop_test(c, any_failure_aborts_whole, 0, 12);
-	tcase_add_loop_test(c, threads_share_one_database, 0, 2);
+	tcase_add_loop_test(c, keys_are_ordered_as_byte_strings, 0, 3);
+	tcase_add_loop_test(c, an_aborted_write_leaves_nothing, 0, 3);
+	tcase_add_loop_test(c, a_write_knows_the_serial_of_its_commit, 0, 3);
+	tcase_add_loop_test(c, a_read_sees_one_snapshot, 0, 3);
+	tcase_add_loop_test(c, cursors_stand_still_while_others_move, 0, 3);
+	tcase_add_loop_test(c, a_small_map_grows_by_itself, 0, 3);
+	tcase_add_loop_test(c, any_failure_aborts_whole, 0, 18);
+	tcase_add_loop_test(c, threads_share_one_database, 0, 3);
+	tcase_add_test(c, distance_is_waited_for_once_a_transaction);
 	tcase_add_test(c, processes_share_one_database);
 	tcase_add_test(c, killed_writers_block_nobody);
 	tcase_add_test(c, a_directory_without_a_database_is_refused_and_left_alone);

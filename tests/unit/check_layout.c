@@ -77,5 +77,50 @@ START_TEST(a_bad_spec_changes_nothing_and_says_what_is_legal)
 }
 END_TEST
 
+static const struct {
+	const char *spec;
+	unsigned mask, mark;
+	int err;
+} marks[] = {
+	{ "mode=strict", META_SET_MARK, MODE_STRICT, 0 },
+	{ "mode=none", META_SET_MARK, MODE_NONE, 0 },
+	{ "mode=laminate,class=S2", META_SET_MARK | META_SET_LAYOUT, MODE_LAMINATE, 0 },
+	{ "segment=1M", META_SET_LAYOUT, MODE_LAZY, 0 },
+	{ "mode=private", 0, MODE_LAZY, -TESS_E_OPT_VALUE },
+	{ "mode=posix", 0, MODE_LAZY, -TESS_E_OPT_VALUE },
+	{ "mode=", 0, MODE_LAZY, -TESS_E_OPT_VALUE },
+	{ "mode=strict,class=S99", 0, MODE_LAZY, -TESS_E_CLASS_UNKNOWN },
+};
+
+START_TEST(a_mark_is_set_beside_other_flags_or_not_at_all)
+{
+	for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
+		struct meta_attr a = { .layout = start(),
+				       .flags = META_HAS_ACL | MODE_LAZY << META_MODE_SHIFT };
+		struct text why = TEXT_INIT;
+		unsigned mask = 0;
+
+		ck_assert_int_eq(fs_spec_parse(marks[i].spec, 4, &a, &mask, &why), marks[i].err);
+		ck_assert_uint_eq(mask, marks[i].mask);
+		ck_assert_uint_eq(meta_mark(a.flags), marks[i].mark);
+		ck_assert_uint_eq(a.flags & ~(unsigned)META_MODE, META_HAS_ACL);
+		ck_assert_str_eq(fs_mark_name(a.flags),
+				 marks[i].mark ? policy_presets[marks[i].mark].name : "none");
+		ck_assert_msg(!marks[i].err == !why.n, "%s: '%s'", marks[i].spec, text_str(&why));
+		text_done(&why);
+	}
+}
+END_TEST
+
+START_TEST(a_layout_alone_has_no_mode)
+{
+	struct meta_layout l = start(), was = l;
+
+	ck_assert_int_eq(fs_layout_parse("mode=strict,segment=64K", 4, &l, NULL), -TESS_E_OPT_VALUE);
+	ck_assert_int_eq(memcmp(&l, &was, sizeof(l)), 0);
+}
+END_TEST
+
 UNIT_MAIN("layout", a_spec_changes_what_it_names_and_nothing_else, what_is_printed_can_be_parsed,
-	  a_bad_spec_changes_nothing_and_says_what_is_legal)
+	  a_bad_spec_changes_nothing_and_says_what_is_legal,
+	  a_mark_is_set_beside_other_flags_or_not_at_all, a_layout_alone_has_no_mode)

@@ -368,6 +368,38 @@ START_TEST(bad_publishes_change_nothing)
 }
 END_TEST
 
+START_TEST(appends_land_at_the_end_as_it_is_then)
+{
+	struct meta_new_segment s;
+	struct tess_extent x = {0, 1000, 0, 0};
+	struct meta_publish p = {.trunc_to = META_NO_TRUNC, .size = 1000, .ext = &x, .next = 1,
+				 .segs = &s, .nsegs = 1, .mtime = 70000, .append = true};
+	uint64_t before;
+	struct meta_map *m = calloc(1, sizeof(*m));
+
+	start(_i);
+	s = seg_new(false, 20);
+	x.seg = s.seg.id;
+	before = mt_attr(file[0]).size;
+	CLEAN(meta_publish(mt, file[0], &p, NULL));
+	x.seg_off = 1000;
+	CLEAN(meta_publish(mt, file[0], &p, NULL));
+	ck_assert_uint_eq(mt_attr(file[0]).size, before + 2000);
+	/* Two changes within a tick of the clock: the second has a time of its own. */
+	ck_assert_int_eq(mt_attr(file[0]).mtime, 70001);
+	CLEAN(meta_map(mt, file[0], (struct tess_range){before, 2000}, m));
+	ck_assert_uint_eq(m->pieces[0].ext.off, before);
+	ck_assert_uint_eq(m->pieces[0].ext.len, 2000);
+	free(m);
+	p.trunc_to = 0;
+	ck_assert_int_eq(meta_publish(mt, file[0], &p, NULL), -EINVAL);
+	p.trunc_to = META_NO_TRUNC;
+	p.size = TESS_FILE_MAX;
+	ck_assert_int_eq(meta_publish(mt, file[0], &p, NULL), -EFBIG);
+	mt_close();
+}
+END_TEST
+
 START_TEST(one_files_error_is_its_own)
 {
 	struct meta_new_segment s[3];
@@ -386,7 +418,7 @@ START_TEST(one_files_error_is_its_own)
 					     .next = 1,
 					     .segs = &s[i],
 					     .nsegs = 1,
-					     .mtime = 50,
+					     .mtime = 5000,
 					     .kill_priv = true};
 		inos[i] = file[i];
 	}
@@ -394,7 +426,7 @@ START_TEST(one_files_error_is_its_own)
 	CLEAN(meta_publish_many(mt, inos, p, 3, errs));
 	ck_assert(errs[0] == 0 && errs[1] == -TESS_E_STALE && errs[2] == 0);
 	ck_assert_uint_eq(mt_attr(file[0]).bytes, 1000);
-	ck_assert_int_eq(mt_attr(file[2]).mtime, 50);
+	ck_assert_int_eq(mt_attr(file[2]).mtime, 5000);
 	ck_assert_uint_eq(mt_attr(file[1]).bytes, 0);
 	struct meta_segment g;
 
@@ -613,6 +645,7 @@ int main(void)
 	tcase_add_loop_test(c, extents_follow_the_oracle, 0, 4);
 	tcase_add_loop_test(c, neighbours_of_one_segment_are_one_record, 0, 2);
 	tcase_add_loop_test(c, bad_publishes_change_nothing, 0, 2);
+	tcase_add_loop_test(c, appends_land_at_the_end_as_it_is_then, 0, 2);
 	tcase_add_loop_test(c, one_files_error_is_its_own, 0, 2);
 	tcase_add_loop_test(c, garbage_waits_until_its_death_is_durable, 0, 2);
 	tcase_add_loop_test(c, a_staged_segment_lives_dies_and_lives_again, 0, 2);

@@ -168,6 +168,76 @@ START_TEST(attributes_change_one_by_one)
 }
 END_TEST
 
+static void make_at(uint64_t dir, const char *name, uint32_t mode, int64_t now)
+{
+	struct meta_new in = {.mode = mode};
+	struct meta_attr a;
+
+	CLEAN(meta_create(mt, dir, name, strlen(name), &in, now, &a));
+}
+
+START_TEST(relaxed_times_of_a_directory_are_late_by_no_more_than_told)
+{
+	struct meta_rename in_place = {R, R, "a", "z", 1, 1, 0}, away = {R, 0, "z", "z", 1, 1, 0};
+	int64_t ctime;
+
+	mt_open(_i);
+	make_at(R, "a", F, 5000);
+	ck_assert_int_eq(mt_attr(R).mtime, 5000);
+	meta_relax(mt, 100, 0);
+	make_at(R, "b", F, 5099);
+	ck_assert_int_eq(mt_attr(R).mtime, 5000);
+	make_at(R, "c", F, 5100);
+	ck_assert_int_eq(mt_attr(R).mtime, 5100);
+	/* A link count is exact, and the times go with it. */
+	make_at(R, "d", D, 5101);
+	ck_assert_int_eq(mt_attr(R).mtime, 5101);
+	ck_assert_uint_eq(mt_attr(R).nlink, 3);
+	ctime = mt_attr(mt_find(R, "a")).ctime;
+	CLEAN(meta_rename(mt, &in_place, 5102, NULL));
+	ck_assert_int_eq(mt_attr(mt_find(R, "z")).ctime, ctime);
+	ck_assert_int_eq(mt_attr(R).mtime, 5101);
+	away.to_dir = mt_find(R, "d");
+	CLEAN(meta_rename(mt, &away, 5103, NULL));
+	ck_assert_int_eq(mt_attr(mt_find(away.to_dir, "z")).ctime, 5103);
+	ck_assert_uint_eq(mt_attr(mt_find(away.to_dir, "z")).parent, away.to_dir);
+	/* A clock that was set back does not stop it. */
+	make_at(R, "e", F, 4000);
+	ck_assert_int_eq(mt_attr(R).mtime, 4000);
+	meta_relax(mt, 0, 0);
+	make_at(R, "f", F, 4001);
+	ck_assert_int_eq(mt_attr(R).mtime, 4001);
+	mt_close();
+}
+END_TEST
+
+START_TEST(what_is_marked_as_exact_is_not_relaxed)
+{
+	struct meta_rename in_place = {R, R, "a", "b", 1, 1, 0};
+	struct meta_attr a;
+
+	mt_open(_i);
+	make_at(R, "a", F, 5000);
+	a = mt_attr(R);
+	a.flags = 1u << META_MODE_SHIFT;
+	CLEAN(meta_setattr(mt, R, META_SET_MARK, &a, 5000, &a));
+	meta_relax(mt, 100, 1u << 1);
+	make_at(R, "c", F, 5001);
+	ck_assert_int_eq(mt_attr(R).mtime, 5001);
+	/* Not marked itself */
+	CLEAN(meta_rename(mt, &in_place, 5002, NULL));
+	ck_assert_int_eq(mt_attr(mt_find(R, "b")).ctime, 5000);
+	ck_assert_int_eq(mt_attr(R).mtime, 5002);
+	meta_relax(mt, 100, 1u << 2 | 1u << 0);
+	make_at(R, "d", F, 5003);
+	ck_assert_int_eq(mt_attr(R).mtime, 5002);
+	in_place = (struct meta_rename){R, R, "b", "e", 1, 1, 0};
+	CLEAN(meta_rename(mt, &in_place, 5004, NULL));
+	ck_assert_int_eq(mt_attr(mt_find(R, "e")).ctime, 5004);
+	mt_close();
+}
+END_TEST
+
 START_TEST(a_setgid_directory_gives_its_group)
 {
 	struct meta_new in = {.mode = S_IFDIR | 02755, .uid = 1, .gid = 50, .umask = 022};
@@ -485,6 +555,8 @@ START_TEST(random_operations_leave_a_sound_tree)
 
 	mt_open(_i % 2);
 	mt_rnd_seed((uint64_t)_i + 1);
+	if (_i >= 6)
+		meta_relax(mt, 1, 0); /* it is always NOW */
 	for (unsigned i = 0; i < 8; i++)
 		dirs[i] = R;
 	for (unsigned i = 0; i < 3000; i++) {
@@ -589,6 +661,8 @@ int main(void)
 	tcase_add_loop_test(c, links_share_an_inode, 0, 2);
 	tcase_add_loop_test(c, a_temporary_file_may_be_linked, 0, 2);
 	tcase_add_loop_test(c, attributes_change_one_by_one, 0, 2);
+	tcase_add_loop_test(c, relaxed_times_of_a_directory_are_late_by_no_more_than_told, 0, 2);
+	tcase_add_loop_test(c, what_is_marked_as_exact_is_not_relaxed, 0, 2);
 	tcase_add_loop_test(c, a_setgid_directory_gives_its_group, 0, 2);
 	tcase_add_loop_test(c, symlinks_and_devices_keep_what_they_are, 0, 2);
 	tcase_add_loop_test(c, rename_is_as_posix_and_linux_say, 0,
@@ -597,7 +671,7 @@ int main(void)
 	tcase_add_loop_test(c, names_of_one_hash_are_kept_apart, 0, 2);
 	tcase_add_loop_test(c, what_stays_is_listed_exactly_once, 0, 3);
 	tcase_add_loop_test(c, paths_lead_there_and_back, 0, 2);
-	tcase_add_loop_test(c, random_operations_leave_a_sound_tree, 0, 6);
+	tcase_add_loop_test(c, random_operations_leave_a_sound_tree, 0, 10);
 	tcase_add_loop_test(c, threads_do_not_disturb_each_other, 0, 2);
 	tcase_add_loop_test(c, any_failure_leaves_a_sound_tree, 0,
 			    (int)(sizeof(points) / sizeof(points[0])));

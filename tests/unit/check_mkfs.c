@@ -2,6 +2,7 @@
 /* layer: mount */
 #include "base/err.h"
 #include "base/fault.h"
+#include "fakeobj.h"
 #include "meta/kv.h"
 #include "unit.h"
 #include <dirent.h>
@@ -148,6 +149,67 @@ START_TEST(bad_input_is_named_and_leaves_nothing)
 }
 END_TEST
 
+/* A Swift service whose objects have at most 1 MiB. */
+static struct fakeobj *swift_begin(void)
+{
+	const struct fakeobj_conf conf = { .max_object = UINT64_C(1) << 20 };
+	struct fakeobj *f;
+	char url[64];
+
+	CLEAN(fakeobj_start(&f, &conf));
+	snprintf(url, sizeof(url), "http://127.0.0.1:%u/auth/v1.0", fakeobj_port(f));
+	setenv("ST_AUTH", url, 1);
+	setenv("ST_USER", FAKEOBJ_USER, 1);
+	setenv("ST_KEY", FAKEOBJ_KEY, 1);
+	return f;
+}
+
+static void says_too_large(const char *uri, const char *segment)
+{
+	ck_assert_msg(strstr(why, uri) && strstr(why, "1048576") && strstr(why, segment),
+		      "'%s' does not say '%s', 1048576, '%s'", why, uri, segment);
+	ck_assert_ptr_null(strchr(why, '\n'));
+}
+
+START_TEST(a_segment_larger_than_a_target_takes_is_refused_by_mkfs)
+{
+	static const char *const targets[] = { "swift://c/one", "swift://c/two" };
+	struct tess_mkfs conf = { .dir = dir, .targets = targets, .ntargets = 2 };
+	struct fakeobj *f = swift_begin();
+	struct tess *t;
+
+	ck_assert_int_eq(tess_mkfs(&conf, why), -TESS_E_URI);
+	says_too_large(targets[0], "4194304");
+	ck_assert_uint_eq(entries(top), 0);
+	/* What was made before is taken back, or this would be told that another file system is there. */
+	ck_assert_uint_eq(fakeobj_objects(f, "", NULL), 0);
+	conf.segment_size = 1 << 20;
+	ck_assert_msg(!tess_mkfs(&conf, why), "%s", why);
+	ck_assert_msg(!tess_open(&t, dir, TESS_WORK, NULL, NULL, why), "%s", why);
+	ck_assert_msg(!tess_close(t, why), "%s", why);
+	fakeobj_stop(f);
+}
+END_TEST
+
+START_TEST(a_target_that_takes_less_by_now_is_refused_by_mount)
+{
+	static const char *const targets[] = { "swift://c/one" };
+	struct tess_mkfs conf = { .dir = dir, .targets = targets, .ntargets = 1, .segment_size = 1 << 20 };
+	struct fakeobj *f = swift_begin();
+	struct tess *t;
+
+	ck_assert_msg(!tess_mkfs(&conf, why), "%s", why);
+	fakeobj_max_object(f, (UINT64_C(1) << 20) - 1);
+	ck_assert_int_eq(tess_open(&t, dir, TESS_WORK, NULL, NULL, why), -TESS_E_URI);
+	ck_assert_msg(strstr(why, targets[0]) && strstr(why, "1048575") && strstr(why, "1048576"),
+		      "%s", why);
+	fakeobj_max_object(f, UINT64_C(2) << 20);
+	ck_assert_msg(!tess_open(&t, dir, TESS_WORK, NULL, NULL, why), "%s", why);
+	ck_assert_msg(!tess_close(t, why), "%s", why);
+	fakeobj_stop(f);
+}
+END_TEST
+
 /* Fails each allocation in turn, until none is left to fail. */
 START_TEST(a_failed_allocation_leaves_nothing)
 {
@@ -289,6 +351,8 @@ int main(void)
 	tcase_add_test(c, a_mount_answers_on_its_socket);
 	tcase_add_test(c, a_second_mkfs_is_refused_and_harmless);
 	tcase_add_loop_test(c, bad_input_is_named_and_leaves_nothing, 0, sizeof(bad) / sizeof(bad[0]));
+	tcase_add_test(c, a_segment_larger_than_a_target_takes_is_refused_by_mkfs);
+	tcase_add_test(c, a_target_that_takes_less_by_now_is_refused_by_mount);
 	tcase_add_test(c, a_failed_allocation_leaves_nothing);
 	tcase_add_loop_test(c, a_failed_allocation_does_not_keep_it_open, TESS_LOOK, TESS_MOUNT + 1);
 	tcase_add_test(c, what_is_no_file_system_is_refused);

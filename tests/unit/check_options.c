@@ -28,6 +28,54 @@ START_TEST(defaults_are_those_of_the_rows)
 	ck_assert_uint_eq(conf.seal_idle, UINT64_C(1000000000));
 	ck_assert_int_eq(conf.fsync_how, 0);
 	ck_assert_ptr_null(conf.generic);
+	ck_assert_int_eq(conf.mode, 0);
+	ck_assert(conf.cto);
+	ck_assert_uint_eq(conf.lease, UINT64_C(30000000000));
+	ck_assert_uint_eq(conf.given, 0);
+}
+END_TEST
+
+START_TEST(what_was_given_is_told_from_what_was_not)
+{
+	CLEAN(tess_conf_parse(&conf, "attr-time=0,nowriteback-cache,mode=lazy,interval=1d,nocto", why));
+	ck_assert_uint_eq(conf.given, TESS_GIVEN_ATTR | TESS_GIVEN_WRITEBACK | TESS_GIVEN_INTERVAL);
+	ck_assert_uint_eq(conf.attr_time, 0);
+	ck_assert(!conf.writeback_cache && !conf.cto);
+	ck_assert_uint_eq(conf.interval, UINT64_C(86400000000000));
+}
+END_TEST
+
+START_TEST(names_of_dfuse_are_taken)
+{
+	CLEAN(tess_conf_parse(&conf,
+			      "dfuse-attr-time=5m,dfuse-dentry-time=7,dfuse-dentry-dir-time=2h,"
+			      "dfuse-ndentry-time=1s,dfuse-data-cache=otoc",
+			      why));
+	ck_assert_uint_eq(conf.attr_time, UINT64_C(300000000000));
+	ck_assert_uint_eq(conf.dentry_time, UINT64_C(7000000000));
+	ck_assert_uint_eq(conf.dentry_dir_time, UINT64_C(7200000000000));
+	ck_assert_uint_eq(conf.ndentry_time, UINT64_C(1000000000));
+	ck_assert_str_eq(conf.data_cache, "otoc");
+	ck_assert_uint_eq(conf.given, TESS_GIVEN_ATTR | TESS_GIVEN_DENTRY | TESS_GIVEN_DENTRY_DIR |
+					      TESS_GIVEN_NDENTRY);
+	ck_assert_int_eq(tess_conf_parse(&conf, "dfuse-cache-size=1M", why), -TESS_E_OPT_UNKNOWN);
+}
+END_TEST
+
+START_TEST(atime_is_a_switch_and_three_words)
+{
+	static const struct {
+		const char *list;
+		int atime;
+	} rows[] = {
+		{ "atime", 1 }, { "atime=on", 1 }, { "atime=1", 1 }, { "atime=rel", 1 }, { "atime=strict", 2 },
+		{ "atime=off", 0 }, { "atime=no", 0 }, { "atime=0", 0 }, { "atime=strict,noatime", 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		CLEAN(tess_conf_parse(&conf, rows[i].list, why));
+		ck_assert_msg(conf.atime == rows[i].atime, "%s", rows[i].list);
+	}
 }
 END_TEST
 
@@ -101,6 +149,12 @@ static const struct {
 	{ "threads=18446744073709551616", "threads", -TESS_E_OPT_VALUE },
 	{ "remount,ro", "remount", -TESS_E_OPT_VALUE },
 	{ "ro=perhaps", "perhaps", -TESS_E_OPT_VALUE },
+	{ "mode=posix", "strict, commit, session, laminate, lazy, private", -TESS_E_OPT_VALUE },
+	{ "locks=maybe", "global, local, off", -TESS_E_OPT_VALUE },
+	{ "atime=sometimes", "no, rel, strict", -TESS_E_OPT_VALUE },
+	{ "data-cache=maybe", "otoc", -TESS_E_OPT_VALUE },
+	{ "interval=1ms", "10ms", -TESS_E_OPT_VALUE },
+	{ "lease=1ms", "at least 1s", -TESS_E_OPT_VALUE },
 };
 
 START_TEST(a_bad_option_is_named_in_one_line)
@@ -133,6 +187,9 @@ int main(void)
 
 	tcase_add_checked_fixture(c, setup, teardown);
 	tcase_add_test(c, defaults_are_those_of_the_rows);
+	tcase_add_test(c, what_was_given_is_told_from_what_was_not);
+	tcase_add_test(c, names_of_dfuse_are_taken);
+	tcase_add_test(c, atime_is_a_switch_and_three_words);
 	tcase_add_test(c, options_are_parsed_by_type);
 	tcase_add_test(c, the_last_of_ro_and_rw_wins);
 	tcase_add_test(c, what_mount_and_fstab_say_is_accepted);

@@ -266,6 +266,59 @@ static int lines_with(const char *path, const char *s)
 	return n;
 }
 
+/* However many attempts came before: who waits hears of the next within two seconds. */
+static void hears_within_two_seconds(bool refused)
+{
+	static struct waiter w = { .w.ready = ready }, poke = { .w.ready = ready };
+	struct renewed *v;
+
+	for (int i = 0; i < 18; i++) {
+		struct thing *t = refused ? get() : NULL;
+
+		if (t) {
+			renew_reject(r, &t->r);
+			renewed_put(&t->r);
+		}
+		atomic_store(&w.called, 0);
+		v = renew_get(r, &w.w);
+		if (!v) {
+			advance(2 * NS_PER_S);
+			v = renew_get(r, &poke.w);	/* wakes it */
+			if (!v)
+				(void)renew_forget(r, &poke.w);
+			ck_assert_msg(reaches(&w.called, 1), "attempt %d", i);
+		}
+		renewed_put(v);
+	}
+}
+
+START_TEST(test_a_service_that_fails_is_asked_again_within_two_seconds)
+{
+	begin();
+	fail_with = -ECONNREFUSED;
+	advance(101 * NS_PER_S);
+	hears_within_two_seconds(false);
+	fail_with = 0;
+	finish();
+}
+END_TEST
+
+START_TEST(test_a_service_that_forgets_what_it_issued_is_asked_again_within_two_seconds)
+{
+	char path[] = "/tmp/check_renew.XXXXXX";
+	int fd = mkstemp(path), keep = dup(2);
+
+	ck_assert_int_ge(fd, 0);
+	dup2(fd, 2);
+	begin();
+	hears_within_two_seconds(true);
+	finish();
+	dup2(keep, 2);
+	ck_assert_int_eq(lines_with(path, "badge: what has just been issued is refused"), 1);
+	unlink(path);
+}
+END_TEST
+
 START_TEST(test_a_failure_is_backed_off_from_and_told_once_while_the_old_one_serves)
 {
 	char path[] = "/tmp/check_renew.XXXXXX";
@@ -452,6 +505,8 @@ UNIT_MAIN("renew", test_it_is_fetched_ahead_of_its_end,
 	  test_each_waiter_is_called_once_with_a_reference_of_its_own,
 	  test_a_rejected_value_is_replaced_at_once_and_only_once,
 	  test_a_service_that_refuses_all_is_not_asked_in_a_loop,
+	  test_a_service_that_fails_is_asked_again_within_two_seconds,
+	  test_a_service_that_forgets_what_it_issued_is_asked_again_within_two_seconds,
 	  test_a_failure_is_backed_off_from_and_told_once_while_the_old_one_serves,
 	  test_waiters_hear_of_a_failure_when_nothing_good_is_left,
 	  test_the_first_failure_is_told_to_who_opens,

@@ -150,6 +150,9 @@ START_TEST(bodies_are_hashed_where_nothing_else_guards_them)
 		bool        sign;
 	} bodies[] = {
 		{ { "endpoint", "http://host" }, true },
+		{ { "endpoint", "http://127.0.0.1:9000" }, false },
+		{ { "endpoint", "http://[::1]:9000" }, false },
+		{ { "endpoint", "http://128.0.0.1" }, true },
 		{ { "endpoint", "https://host" }, false },
 		{ { NULL }, false },
 		{ { "endpoint", "http://host", "payload-hash", "unsigned" }, false },
@@ -182,6 +185,33 @@ START_TEST(a_region_is_only_corrected_where_none_was_given)
 }
 END_TEST
 
+/* The URI is remembered, and used from elsewhere; the environment is of where the command is given. */
+START_TEST(a_relative_path_is_refused_in_the_uri_and_resolved_of_the_environment)
+{
+	static const char *const names[] = { "ca", "cert", "key", "key-file" }, *const none[8];
+	struct uri u = { .conf = { .uri = "s3://…", .scheme = "s3", .place = "bucket", .param = param } };
+	struct s3_conf c;
+
+	only_mine();
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		struct text why = TEXT_INIT;
+
+		u.params[0] = names[i];
+		u.params[1] = "certs/x.pem";
+		ck_assert_int_eq(s3_conf_parse(&c, &u.conf, &why), -TESS_E_URI);
+		ck_assert_msg(strstr(text_str(&why), names[i]) && strstr(text_str(&why), "absolute"), "%s",
+			      text_str(&why));
+		text_done(&why);
+	}
+	CLEAN(chdir("/usr"));
+	setenv("AWS_CA_BUNDLE", "certs/x.pem", 1);
+	parse(&c, "bucket", none);
+	ck_assert_str_eq(c.ca, "/usr/certs/x.pem");
+	s3_conf_done(&c);
+}
+END_TEST
+
 UNIT_MAIN("s3_conf", requests_go_where_the_uri_says, a_bucket_itself_has_a_path,
 	  the_environment_says_what_the_uri_does_not, bodies_are_hashed_where_nothing_else_guards_them,
-	  a_region_is_only_corrected_where_none_was_given)
+	  a_region_is_only_corrected_where_none_was_given,
+	  a_relative_path_is_refused_in_the_uri_and_resolved_of_the_environment)

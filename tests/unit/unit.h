@@ -11,6 +11,7 @@
  */
 #include <check.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define CLEAN(err) ck_assert_int_eq((err), 0)
 
@@ -25,6 +26,14 @@ static inline int unit_run(Suite *s)
 	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
+/* One line that has `what` in it, and not the secret. */
+static inline void unit_says(const char *line, const char *what, const char *secret)
+{
+	ck_assert_msg(strstr(line, what) != NULL, "\"%s\" does not say \"%s\"", line, what);
+	ck_assert_ptr_null(strchr(line, '\n'));
+	ck_assert_ptr_null(strstr(line, secret));
+}
+
 static inline Suite *unit_suite(const char *name, const TTest *const *tests, size_t n)
 {
 	Suite *s = suite_create(name);
@@ -34,6 +43,21 @@ static inline Suite *unit_suite(const char *name, const TTest *const *tests, siz
 	for (size_t i = 0; i < n; i++)
 		tcase_add_test(c, tests[i]);
 	return s;
+}
+
+/* Each between setup() and teardown(), and given `seconds`. */
+static inline int unit_run_with(const char *name, const TTest *const *tests, size_t n, SFun setup,
+				SFun teardown, double seconds)
+{
+	Suite *s = suite_create(name);
+	TCase *c = tcase_create(name);
+
+	tcase_set_timeout(c, seconds);
+	tcase_add_checked_fixture(c, setup, teardown);
+	for (size_t i = 0; i < n; i++)
+		tcase_add_test(c, tests[i]);
+	suite_add_tcase(s, c);
+	return unit_run(s);
 }
 
 #define UNIT_MAIN(name, ...)                                                                       \

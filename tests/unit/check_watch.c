@@ -1,0 +1,556 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* layer: fs */
+/* One mount whose kernel is this test, and beside it another session that is nothing but the namespace. */
+#include "unit.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/text.h"
+#include "fs/state.h"
+#include "meta/meta_impl.h"
+#include "store/store.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TOLD_MAX 256u
+
+static struct {
+	struct meta *meta, *other;
+	struct store *store;
+	struct io_target target;
+	struct budget *budget;
+	struct io *io;
+	struct fs *fs;
+	struct tess_req req;
+	char dir[64], rescued[96];
+	/* What the kernel was told. */
+	struct lock lock;
+	struct cond cond;
+	struct {
+		uint64_t ino;
+		bool data;
+		char name[32];
+	} told[TOLD_MAX];
+	unsigned ntold;
+	atomic_bool block, blocked;
+	atomic_uint done, names;
+	atomic_bool cannot;	/* forget all names at once */
+} s;
+
+static void kernel_tell(uint64_t ino, bool data, const char *name, size_t len)
+{
+	scoped_lock(&s.lock);
+	if (s.ntold < TOLD_MAX) {
+		s.told[s.ntold].ino = ino;
+		s.told[s.ntold].data = data;
+		snprintf(s.told[s.ntold].name, sizeof(s.told[0].name), "%.*s", (int)len, name);
+		s.ntold++;
+	}
+	while (s.block) {
+		s.blocked = true;
+		cond_wake_all(&s.cond);
+		cond_wait(&s.cond, &s.lock);
+	}
+}
+
+static void kernel_inode(void *arg, uint64_t ino, bool data)
+{
+	(void)arg;
+	kernel_tell(ino, data, "", 0);
+}
+
+static void kernel_entry(void *arg, uint64_t dir, const char *name, size_t len)
+{
+	(void)arg;
+	kernel_tell(dir, false, name, len);
+}
+
+static bool kernel_names(void *arg)
+{
+	(void)arg;
+	atomic_fetch_add(&s.names, 1);
+	return !atomic_load(&s.cannot);
+}
+
+static const struct fs_kernel kernel = { kernel_inode, kernel_entry, kernel_names };
+
+static bool was_told(uint64_t ino, bool data, const char *name)
+{
+	scoped_lock(&s.lock);
+	for (unsigned i = 0; i < s.ntold; i++)
+		if (s.told[i].ino == ino && s.told[i].data == data && !strcmp(s.told[i].name, name))
+			return true;
+	return false;
+}
+
+#define SOON(cond)                                               \
+	do {                                                     \
+		for (int i_ = 0; i_ < 2000 && !(cond); i_++)     \
+			clock_sleep(5 * NS_PER_MS);              \
+		ck_assert(cond);                                 \
+	} while (0)
+
+static void setup(void)
+{
+	struct meta_super super = { .format = 1, .fsid = 7, .ntargets = 1,
+				    .targets = { { .id = 0, .uri = "mem:" } } };
+	struct store_open_opts so = { .create = true, .fsid = 7, .label = "mem0" };
+	struct kv_conf kc = { .create = true };
+	static struct tess_policy lazy;
+	struct text why = TEXT_INIT;
+	struct kv *kv;
+
+	lazy = policy_presets[MODE_LAZY];
+	req_begin(&s.req, "test");
+	lock_init(&s.lock, LOCK_LEAF, "test");
+	cond_init(&s.cond);
+	CLEAN(fs_layout_parse("class=S1,segment=64K,mapper=write-optimized", 1, &super.layout, &why));
+	CLEAN(kv_mem_open(&kv, &kc, &why));
+	CLEAN(meta_format(kv, &super, &s.req, clock_wall()));
+	CLEAN(meta_open(&s.meta, kv, &why));
+	CLEAN(meta_open(&s.other, kv, &why));
+	CLEAN(meta_session_begin(s.meta, "/mnt", clock_wall(), &why));
+	CLEAN(store_open_uri(&s.store, "mem:", &so, &why));
+	s.target = (struct io_target){ .id = 0, .store = s.store, .weight = 1 };
+	CLEAN(budget_new(&s.budget, 64 << 20));
+	snprintf(s.dir, sizeof(s.dir), "/tmp/check_watch.XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(s.dir));
+	snprintf(s.rescued, sizeof(s.rescued), "%s.rescued", s.dir);
+	struct io_conf ic = { .meta = s.meta, .budget = s.budget, .targets = &s.target, .ntargets = 1,
+			      .staging_dir = s.dir, .staging_size = 64 << 20, .fsync_local = true,
+			      .rescue_dir = s.rescued };
+
+	CLEAN(io_open(&s.io, &ic, &why));
+	struct fs_conf fc = { .meta = s.meta, .io = s.io, .policy = &lazy, .targets = &s.target,
+			      .ntargets = 1, .lease = NS_PER_S };
+
+	CLEAN(fs_open(&s.fs, &fc));
+	fs_watch_begin(s.fs, &kernel, NULL);
+	text_done(&why);
+}
+
+static void remove_all(const char *dir)
+{
+	char path[800];
+	struct dirent *e;
+	DIR *d = opendir(dir);
+
+	while (d && (e = readdir(d))) {
+		snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
+		if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..") && remove(path) < 0)
+			remove_all(path);
+	}
+	if (d)
+		closedir(d);
+	remove(dir);
+}
+
+static void join(void)
+{
+	CLEAN(meta_session_begin(s.other, "/mnt2", clock_wall(), NULL));
+	SOON(fs_shared(s.fs));
+}
+
+/* What a mount's own watch would do. */
+static void other_knows_all(void)
+{
+	if (meta_session_id(s.other))
+		ck_assert_int_ge(meta_tail(s.other, kv_last(meta_kv(s.meta))), 0);
+}
+
+static void leave(void)
+{
+	if (meta_session_id(s.other))
+		CLEAN(meta_session_end(s.other));
+}
+
+static void teardown(void)
+{
+	struct meta_check c = {0};
+	struct text why = TEXT_INIT;
+	bool fenced = fs_fenced(s.fs);
+	int r;
+
+	fs_watch_end(s.fs);
+	other_knows_all();
+	r = fs_close(s.fs);
+	ck_assert(r == 0 || fenced);
+	r = io_close(s.io, true, &why);
+	ck_assert(r == 0 || fenced);
+	leave();
+	r = meta_session_end(s.meta);
+	ck_assert(r == 0 || fenced);
+	CLEAN(meta_check(s.meta, &c));
+	ck_assert_uint_eq(c.findings, 0);
+	s.other->kv = NULL;
+	meta_close(s.other);
+	meta_close(s.meta);
+	store_close(s.store);
+	budget_free(s.budget);
+	text_done(&why);
+	remove_all(s.dir);
+	remove_all(s.rescued);
+}
+
+static struct fs_name name(const char *n)
+{
+	return (struct fs_name){ TESS_ROOT_INO, n, strlen(n) };
+}
+
+static struct fs_file *create(const char *n, struct meta_attr *a)
+{
+	struct fs_file *fh;
+
+	CLEAN(fs_create(s.fs, &s.req, name(n), 0644, O_RDWR, a, &fh));
+	return fh;
+}
+
+static void other_unlinks(const char *n)
+{
+	CLEAN(meta_unlink(s.other, TESS_ROOT_INO, n, strlen(n), clock_wall(), NULL));
+}
+
+static bool there(uint64_t ino)
+{
+	struct meta_attr a;
+
+	return meta_getattr(s.meta, ino, &a) == 0;
+}
+
+static uint64_t tail(void)
+{
+	struct meta_session self;
+
+	CLEAN(meta_session_get(s.other, meta_session_id(s.meta), &self));
+	return self.tail;
+}
+
+static void count_done(void *arg)
+{
+	(void)arg;
+	atomic_fetch_add(&s.done, 1);
+}
+
+START_TEST(who_is_alone_knows_it)
+{
+	SOON(!fs_shared(s.fs));
+	join();
+	ck_assert(fs_shared(s.fs));
+	leave();
+	SOON(!fs_shared(s.fs));
+}
+END_TEST
+
+START_TEST(one_that_did_not_look_is_not_alone)
+{
+	SOON(!fs_shared(s.fs));
+	atomic_store(&s.fs->watch.looked, clock_now_coarse() - NS_PER_S);
+	/* At once, and until it has looked. */
+	ck_assert(fs_shared(s.fs) || clock_now_coarse() - s.fs->watch.looked < NS_PER_S);
+	SOON(!fs_shared(s.fs));
+}
+END_TEST
+
+START_TEST(the_kernel_hears_of_names_and_attributes)
+{
+	struct meta_new in = { .mode = S_IFREG | 0644 };
+	struct meta_attr a, set = { .mode = 0600 };
+
+	join();
+	CLEAN(meta_create(s.other, TESS_ROOT_INO, "f", 1, &in, clock_wall(), &a));
+	SOON(was_told(TESS_ROOT_INO, false, "f") && was_told(TESS_ROOT_INO, false, ""));
+	CLEAN(meta_setattr(s.other, a.ino, META_SET_MODE, &set, clock_wall(), &a));
+	SOON(was_told(a.ino, false, ""));
+	/* Nobody here has it open: open(2) looks, whatever pages there are. */
+	ck_assert(!was_told(a.ino, true, ""));
+	other_unlinks("f");
+	bool more;
+
+	SOON(meta_reclaim(s.other, &a.ino, 1, 100, clock_wall(), &more) == 0);
+}
+END_TEST
+
+START_TEST(pages_of_an_open_file_go_when_they_are_kept_by_time)
+{
+	struct meta_publish p = { .trunc_to = META_NO_TRUNC, .size = 100 };
+	struct meta_attr a;
+	struct fs_file *fh = create("f", &a);
+
+	join();
+	CLEAN(meta_publish(s.other, a.ino, &p, NULL));
+	SOON(was_told(a.ino, true, ""));
+	fs_release(fh, &s.req);
+}
+END_TEST
+
+START_TEST(what_this_mount_does_the_kernel_knows)
+{
+	struct meta_attr a;
+
+	join();
+	fs_release(create("mine", &a), &s.req);
+	SOON(tail() >= kv_last(meta_kv(s.meta)) - 1);
+	ck_assert(!was_told(TESS_ROOT_INO, false, "mine"));
+}
+END_TEST
+
+static void count_locked(struct fs_lock *l, int err)
+{
+	(void)l;
+	CLEAN(err);
+	atomic_fetch_add(&s.done, 1);
+}
+
+static void lock_shared(struct fs_lock *l, struct fs_file *fh, uint64_t owner)
+{
+	*l = (struct fs_lock){ .fh = fh, .req = &s.req, .done = count_locked,
+			       .want = { .owner = owner, .kind = META_LOCK_FLOCK,
+					 .type = META_LOCK_READ, .end = META_LOCK_END } };
+	(void)fs_lock_begin(l);
+	l->want.ino = fs_file_ino(fh);
+	fs_lock_set(l);
+}
+
+/* What the second one reads must not be what the first one is still getting rid of. */
+START_TEST(no_lock_is_had_while_old_pages_are_there)
+{
+	struct meta_publish p = { .trunc_to = META_NO_TRUNC, .size = 10, .mtime = 1 };
+	struct meta_attr a;
+	struct fs_file *fh = create("f", &a);
+	struct fs_lock l[2];
+
+	join();
+	CLEAN(meta_publish(s.other, a.ino, &p, NULL));
+	s.block = true;
+	lock_shared(&l[0], fh, 1);
+	SOON(s.blocked);
+	lock_shared(&l[1], fh, 2);
+	clock_sleep(50 * NS_PER_MS);
+	ck_assert_uint_eq(atomic_load(&s.done), 0);
+	lock_take(&s.lock);
+	s.block = false;
+	cond_wake_all(&s.cond);
+	lock_drop(&s.lock);
+	SOON(atomic_load(&s.done) == 2);
+	fs_lock_release(fh, &s.req);
+	fs_release(fh, &s.req);
+}
+END_TEST
+
+START_TEST(dropped_pages_are_answered_for)
+{
+	CLEAN(fs_drop_pages(s.fs, 77, count_done, NULL));
+	SOON(atomic_load(&s.done) == 1);
+	ck_assert(was_told(77, true, ""));
+	fs_watch_end(s.fs);
+	CLEAN(fs_drop_pages(s.fs, 78, count_done, NULL));
+	ck_assert_uint_eq(atomic_load(&s.done), 2);
+	ck_assert(!was_told(78, true, ""));
+}
+END_TEST
+
+START_TEST(who_has_caught_up_has_queued_what_was_committed)
+{
+	struct meta_new in = { .mode = S_IFREG | 0644 };
+	struct meta_attr a;
+	bool more;
+
+	join();
+	for (unsigned i = 0; i < 20; i++) {
+		CLEAN(meta_create(s.other, TESS_ROOT_INO, "f", 1, &in, clock_wall(), &a));
+		other_unlinks("f");
+		s.ntold = 0;
+		CLEAN(fs_invalidate(s.fs, i % 2 ? a.ino : TESS_ROOT_INO));
+		/* It is not in the directory that is walked, and leads to the file no more. */
+		ck_assert(was_told(TESS_ROOT_INO, false, "f"));
+		SOON(meta_reclaim(s.other, &a.ino, 1, 100, clock_wall(), &more) == 0);
+	}
+}
+END_TEST
+
+static void too_much_for_a_kernel_that_waits(void)
+{
+	s.block = true;
+	CLEAN(fs_drop_pages(s.fs, 77, count_done, NULL));
+	SOON(s.blocked);
+	for (unsigned i = 0; i < 70000; i++)
+		watch_forget_name(s.fs, TESS_ROOT_INO, "x", 1);
+	lock_take(&s.lock);
+	s.block = false;
+	cond_wake_all(&s.cond);
+	lock_drop(&s.lock);
+}
+
+START_TEST(of_too_much_all_names_are_forgotten)
+{
+	too_much_for_a_kernel_that_waits();
+	SOON(atomic_load(&s.names) == 1);
+}
+END_TEST
+
+START_TEST(a_kernel_that_cannot_hears_of_the_names_of_the_root)
+{
+	struct meta_attr a;
+	char n[8];
+
+	for (unsigned i = 0; i < 150; i++) {
+		snprintf(n, sizeof(n), "f%u", i);
+		fs_release(create(n, &a), &s.req);
+	}
+	s.cannot = true;
+	too_much_for_a_kernel_that_waits();
+	for (unsigned i = 0; i < 150; i++) {
+		snprintf(n, sizeof(n), "f%u", i);
+		SOON(was_told(TESS_ROOT_INO, false, n));
+	}
+	ck_assert(!was_told(TESS_ROOT_INO, false, "."));
+}
+END_TEST
+
+START_TEST(a_kernel_that_waits_holds_up_no_tail_and_no_end)
+{
+	struct meta_new in = { .mode = S_IFREG | 0644 };
+	struct meta_attr a;
+
+	join();
+	s.block = true;
+	CLEAN(fs_drop_pages(s.fs, 77, count_done, NULL));
+	SOON(s.blocked);
+	CLEAN(fs_drop_pages(s.fs, 78, count_done, NULL));
+	for (unsigned i = 0; i < 20; i++) {
+		char n[8];
+
+		snprintf(n, sizeof(n), "f%u", i);
+		CLEAN(meta_create(s.other, TESS_ROOT_INO, n, strlen(n), &in, clock_wall(), &a));
+	}
+	SOON(tail() >= kv_last(meta_kv(s.meta)) - 1);
+	ck_assert_uint_eq(atomic_load(&s.done), 0);
+	lock_take(&s.lock);
+	s.block = false;
+	cond_wake_all(&s.cond);
+	lock_drop(&s.lock);
+	fs_watch_end(s.fs);
+	ck_assert_uint_eq(atomic_load(&s.done), 2);
+}
+END_TEST
+
+START_TEST(a_file_unlinked_elsewhere_lives_while_it_is_open)
+{
+	struct meta_attr a;
+	struct fs_file *fh = create("f", &a), *again;
+	bool more = true;
+	char c = 0;
+
+	CLEAN(fs_write(fh, &s.req, 0, "x", 1));
+	CLEAN(fs_flush(fh, &s.req));
+	join();
+	other_unlinks("f");
+	SOON(meta_orphan_held(s.meta, a.ino) == 0);
+	other_knows_all();
+	SOON(meta_reclaim(s.other, &a.ino, 1, 100, clock_wall(), &more) == 0);
+	ck_assert(there(a.ino));
+	/* By another handle, too: /proc/self/fd. */
+	CLEAN(fs_file_open(s.fs, &s.req, a.ino, O_RDONLY, &again));
+	ck_assert_int_eq(io_read_sync(again->in->file, &s.req, 0, &c, 1), 1);
+	ck_assert_int_eq(c, 'x');
+	CLEAN(fs_write(fh, &s.req, 0, "y", 1));
+	CLEAN(fs_fsync(fh, &s.req, false));
+	fs_release(again, &s.req);
+	fs_release(fh, &s.req);
+	SOON(!there(a.ino));
+}
+END_TEST
+
+START_TEST(one_that_was_not_open_is_stale)
+{
+	struct meta_attr a;
+	struct fs_file *fh = create("f", &a);
+
+	fs_release(fh, &s.req);
+	join();
+	other_unlinks("f");
+	ck_assert_int_eq(fs_file_open(s.fs, &s.req, a.ino, O_RDONLY, &fh), -TESS_E_STALE);
+	SOON(tail() >= kv_last(meta_kv(s.meta)) - 1);
+	ck_assert_int_eq(fs_file_open(s.fs, &s.req, a.ino, O_RDONLY, &fh), -TESS_E_STALE);
+	ck_assert_int_eq(meta_orphan_held(s.meta, a.ino), -TESS_E_STALE);
+	bool more;
+
+	SOON(meta_reclaim(s.other, &a.ino, 1, 100, clock_wall(), &more) == 0);
+	ck_assert(!there(a.ino));
+}
+END_TEST
+
+START_TEST(ours_waits_for_the_other_to_hear)
+{
+	struct meta_attr a;
+	struct fs_file *fh = create("f", &a);
+
+	join();
+	CLEAN(fs_unlink(s.fs, &s.req, name("f")));
+	fs_release(fh, &s.req);
+	clock_sleep(200 * NS_PER_MS);
+	ck_assert(there(a.ino));
+	other_knows_all();
+	SOON(!there(a.ino));
+}
+END_TEST
+
+START_TEST(a_fenced_mount_keeps_what_it_could_not_publish)
+{
+	char path[200], got[32] = "";
+	struct meta_attr a;
+	struct fs_file *fh = create("f", &a), *other = create("g", &a);
+	int fd;
+
+	CLEAN(fs_write(fh, &s.req, 5, "precious", 8));
+	join();
+	CLEAN(meta_fence(s.other, meta_session_id(s.meta)));
+	SOON(fs_fenced(s.fs));
+	ck_assert_int_eq(fs_write(fh, &s.req, 0, "x", 1), -TESS_E_FENCED);
+	ck_assert_int_eq(fs_fsync(fh, &s.req, false), -TESS_E_FENCED);
+	ck_assert_int_eq(fs_mknod(s.fs, &s.req, name("new"), S_IFREG | 0644, 0, &a), -TESS_E_FENCED);
+	CLEAN(fs_getattr(s.fs, &s.req, TESS_ROOT_INO, &a));
+	snprintf(path, sizeof(path), "%s/%u/%llu.5", s.rescued, meta_session_id(s.meta),
+		 (unsigned long long)fs_file_ino(fh));
+	fd = open(path, O_RDONLY);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(read(fd, got, sizeof(got)), 8);
+	close(fd);
+	ck_assert_str_eq(got, "precious");
+	snprintf(path, sizeof(path), "%s/%u/manifest", s.rescued, meta_session_id(s.meta));
+	memset(got, 0, sizeof(got));
+	fd = open(path, O_RDONLY);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_gt(read(fd, got, sizeof(got) - 1), 0);
+	close(fd);
+	ck_assert_int_eq(strncmp(got, "/f\t5\t8\t", 7), 0);
+	fs_release(other, &s.req);
+	fs_release(fh, &s.req);
+}
+END_TEST
+
+int main(void)
+{
+	const TTest *const tests[] = {
+		who_is_alone_knows_it, one_that_did_not_look_is_not_alone,
+		the_kernel_hears_of_names_and_attributes,
+		pages_of_an_open_file_go_when_they_are_kept_by_time,
+		what_this_mount_does_the_kernel_knows, dropped_pages_are_answered_for,
+		no_lock_is_had_while_old_pages_are_there,
+		who_has_caught_up_has_queued_what_was_committed, of_too_much_all_names_are_forgotten,
+		a_kernel_that_cannot_hears_of_the_names_of_the_root,
+		a_kernel_that_waits_holds_up_no_tail_and_no_end,
+		a_file_unlinked_elsewhere_lives_while_it_is_open, one_that_was_not_open_is_stale,
+		ours_waits_for_the_other_to_hear, a_fenced_mount_keeps_what_it_could_not_publish,
+	};
+	Suite *su = suite_create("watch");
+	TCase *c = tcase_create("watch");
+
+	suite_add_tcase(su, c);
+	tcase_add_checked_fixture(c, setup, teardown);
+	for (unsigned i = 0; i < sizeof(tests) / sizeof(*tests); i++)
+		tcase_add_test(c, tests[i]);
+	return unit_run(su);
+}
