@@ -80,12 +80,27 @@ static bool file_passes(const struct fs_file *fh)
 
 void file_opened(struct fs_file *fh)
 {
-	uint64_t fresh = atomic_load_explicit(&fh->fresh, memory_order_relaxed);
-
-	if (!fresh)
+	if (!atomic_load_explicit(&fh->opening, memory_order_relaxed) || !atomic_exchange(&fh->opening, false))
 		return;
-	atomic_store_explicit(&fh->fresh, 0, memory_order_relaxed);
-	icache_known_set(fh->fs, inode_ino(fh->in), fresh);
+	icache_known_set(fh->fs, inode_ino(fh->in), fh->fresh);
+	refill_end(fh->fs, fh->in);
+}
+
+/* A direct write drops the pages it changes, at a time that only the kernel knows. */
+static bool file_drops(const struct fs_file *fh)
+{
+	return fh->info.direct_io && fh->writer;
+}
+
+static void file_opening(struct fs_file *fh, uint64_t generation)
+{
+	fh->fresh = generation;
+	if (!fh->info.keep_cache || (fh->flags & O_TRUNC)) {
+		refill_begin(fh->fs, fh->in);
+		atomic_store(&fh->opening, true);
+	}
+	if (file_drops(fh))
+		refill_begin(fh->fs, fh->in);
 }
 
 static int file_open(struct fs *fs, struct tess_req *req, uint64_t ino, int flags,
@@ -118,7 +133,7 @@ static int file_open(struct fs *fs, struct tess_req *req, uint64_t ino, int flag
 	fh->info.direct_io = fh->policy.direct_io || (atomic_load(&fs->direct_appends) && file_passes(fh));
 	if (a.flags & META_LAMINATED)
 		fh->info.keep_cache |= laminate_opened(fs, ino);
-	atomic_store(&fh->fresh, fh->info.keep_cache ? 0 : a.generation);
+	file_opening(fh, a.generation);
 	/*
 	 * A close of any descriptor ends a process's locks, a reader's too. Where nobody locks the kernel
 	 * need not tell of it: what was locked through this one until then goes at its release, or when its
@@ -229,7 +244,7 @@ bool fs_file_dirty(const struct fs_file *fh)
 bool fs_write_waits(const struct fs_file *fh)
 {
 	return fh->policy.visible == AT_WRITE || fh->policy.durable == AT_WRITE ||
-	       io_write_waits(fh->fs->conf.io);
+	       io_write_waits(fh->fs->conf.io) || refill_may_wait(fh->in);
 }
 
 /* An error of earlier, asynchronous work: of several threads on one handle, one reports it. */
@@ -290,7 +305,7 @@ static int file_write_at(struct fs_file *fh, struct tess_req *req, uint64_t off,
 	return r;
 }
 
-int fs_write(struct fs_file *fh, struct tess_req *req, uint64_t off, const void *p, size_t n)
+static int file_write(struct fs_file *fh, struct tess_req *req, uint64_t off, const void *p, size_t n)
 {
 	uint64_t end;
 	int r;
@@ -300,7 +315,9 @@ int fs_write(struct fs_file *fh, struct tess_req *req, uint64_t off, const void 
 	file_opened(fh);
 	if (__builtin_add_overflow(off, n, &end) || end > TESS_FILE_MAX)
 		return -EFBIG;
-	r = file_may_change(fh);
+	r = fault_point("fs.write");
+	if (r == 0)
+		r = file_may_change(fh);
 	if (r == 0)
 		r = attr_kill_priv(fh->fs, fh->in, req);
 	if (r == 0)
@@ -313,6 +330,27 @@ int fs_write(struct fs_file *fh, struct tess_req *req, uint64_t off, const void 
 	} else if (r == 0) {
 		r = file_write_at(fh, req, off, p, n);
 	}
+	return r;
+}
+
+int fs_write(struct fs_file *fh, struct tess_req *req, uint64_t off, const void *p, size_t n)
+{
+	int r = file_write(fh, req, off, p, n);
+
+	if (r < 0)
+		return r;
+	/* Only io knows where an append went. */
+	if (file_appends(fh))
+		refill_written(fh, req, 0, UINT64_MAX);
+	else
+		refill_written(fh, req, off, off + n);
+	return file_written(fh, req, AT_WRITE);
+}
+
+int fs_write_back(struct fs_file *fh, struct tess_req *req, uint64_t off, const void *p, size_t n)
+{
+	int r = file_write(fh, req, off, p, n);
+
 	return r < 0 ? r : file_written(fh, req, AT_WRITE);
 }
 
@@ -336,6 +374,7 @@ void fs_read(struct fs_read *r)
 	struct fs_file *fh = r->fh;
 
 	file_opened(fh);
+	refill_read(r);
 	if (file_is_blind(fh)) {
 		r->io.done(&r->io);
 		return;
@@ -368,6 +407,7 @@ int fs_flush(struct fs_file *fh, struct tess_req *req)
 {
 	int r;
 
+	file_opened(fh);
 	if (!fh->writer)
 		return 0;
 	r = file_flush(fh, req);
@@ -426,6 +466,8 @@ void fs_release(struct fs_file *fh, struct tess_req *req)
 	if (fh->policy.data_ttl)
 		icache_known_closed(fs, inode_ino(fh->in));
 	file_touch(fh);
+	if (file_drops(fh))
+		refill_end(fs, fh->in);
 	icache_del_handle(fs, fh);
 	if (fh->writer)
 		atomic_fetch_sub(&fs->writers, 1);

@@ -68,9 +68,13 @@ struct fs_ttl fs_ttl(struct fs *fs, uint64_t dir, const struct meta_attr *a);
  * What the kernel was told and other sessions have changed since. One thread calls these, one after
  * the other, with no lock held: telling the kernel waits for requests that it has in flight.
  */
+#define FS_KERNEL_ATTR (-1)
 struct fs_kernel {
-	/* Forget the attributes, with `data` the clean pages, too. */
-	void (*inode)(void *arg, uint64_t ino, bool data);
+	/*
+	 * Forget the attributes, and the clean pages of `len` bytes from `off`; len 0: to the end; off
+	 * FS_KERNEL_ATTR: of none.
+	 */
+	void (*inode)(void *arg, uint64_t ino, int64_t off, int64_t len);
 	void (*entry)(void *arg, uint64_t dir, const char *name, size_t len);
 	/* Forget every name that was told up to now. False: it cannot. */
 	bool (*names)(void *arg);
@@ -156,9 +160,12 @@ struct fs_open_info {		/* what the kernel may do with this handle */
 struct fs_open_info fs_file_info(const struct fs_file *fh);
 /* All or nothing; O_SYNC is a publish and a checkpoint */
 int fs_write(struct fs_file *fh, struct tess_req *req, uint64_t off, const void *p, size_t n);
+/* The same of what the kernel writes back from its own pages: nobody waits for it in a call. */
+int fs_write_back(struct fs_file *fh, struct tess_req *req, uint64_t off, const void *p, size_t n);
 struct fs_read {		/* embed; see io_read for the rules */
 	struct io_read io;
 	struct fs_file *fh;
+	void (*done)(struct io_read *io);	/* fs/refill.c's: the caller's */
 };
 void fs_read(struct fs_read *r);	/* io.off, io.len, io.done, io.owner, io.req set by the caller */
 void fs_read_release(struct fs_read *r);

@@ -9,7 +9,7 @@
 
 LOG_MODULE("fs");
 
-static struct icache_shard *icache_shard(struct fs *fs, uint64_t ino)
+struct icache_shard *icache_shard(struct fs *fs, uint64_t ino)
 {
 	return &fs->shard[hash64(ino) % ICACHE_SHARDS];
 }
@@ -50,6 +50,7 @@ int icache_init(struct fs *fs)
 			return r;
 		lock_init(&s->lock, LOCK_FS_TABLE, "fs.table");
 		cond_init(&s->closed);
+		cond_init(&s->told);
 		s->known = mem_array(ICACHE_KNOWN, sizeof(*s->known));
 		if (!s->known)
 			return -ENOMEM;
@@ -80,6 +81,7 @@ void icache_done(struct fs *fs)
 			icache_drop(s, container_of(n, struct fs_inode, node));
 		free(s->known);
 		s->known = NULL;
+		cond_done(&s->told);
 		cond_done(&s->closed);
 		lock_done(&s->lock);
 		htab_done(&s->tab);
@@ -276,6 +278,8 @@ void icache_add_handle(struct fs *fs, struct fs_file *fh)
 
 	scoped_lock(&s->lock);
 	list_push_back(&fh->in->handles, &fh->link);
+	if (fh->writer)
+		atomic_fetch_add(&fh->in->writers, 1);
 }
 
 void icache_del_handle(struct fs *fs, struct fs_file *fh)
@@ -284,6 +288,8 @@ void icache_del_handle(struct fs *fs, struct fs_file *fh)
 
 	scoped_lock(&s->lock);
 	list_remove(&fh->link);
+	if (fh->writer)
+		atomic_fetch_sub(&fh->in->writers, 1);
 }
 
 void icache_orphaned(struct fs *fs, uint64_t ino)

@@ -28,6 +28,14 @@
 #define ICACHE_SHARDS 64u
 #define ICACHE_KNOWN  1024u /* remembered generations per shard */
 
+/* Under the shard's lock; `dropped` is read without, to see that there is nothing to do. */
+struct refill {
+	unsigned dropping;   /* drops of the kernel's pages that may still come */
+	atomic_uint reads;   /* of what was read, what has not arrived; read without the lock, too */
+	atomic_bool dropped; /* since then no cached write can be told from one that was copied before */
+	uint64_t from, to;   /* bytes read since, while somebody might write */
+};
+
 struct fs_inode {
 	struct htab_node node;	  /* key: the inode number */
 	struct list_node link;	  /* DYING: in the reclaimer's queue */
@@ -37,6 +45,8 @@ struct fs_inode {
 	atomic_bool orphan;   /* no link is left; read without the lock by flush */
 	atomic_bool frozen;   /* laminated */
 	atomic_bool priv;     /* suid, sgid or capabilities that a write must clear */
+	atomic_uint writers;  /* handles that may write; changed under the shard's lock */
+	struct refill refill;
 	struct io_file *file; /* owned; stays while pinned once set */
 };
 
@@ -48,6 +58,7 @@ struct icache_known {
 struct icache_shard {
 	struct lock lock; /* rank LOCK_FS_TABLE; guards every fs_inode in tab, too */
 	struct cond closed;
+	struct cond told; /* pages that came back are dropped */
 	struct htab tab;
 	struct icache_known *known; /* [ICACHE_KNOWN] */
 };
@@ -114,7 +125,8 @@ struct fs_file {
 	bool writer;
 	atomic_bool blind;	   /* it was another session's to write when last looked at */
 	atomic_bool was_read;	   /* for atime */
-	_Atomic uint64_t fresh; /* of this generation the kernel's pages are once it is done with the open; 0: said */
+	atomic_bool opening;	   /* the kernel may not have dropped its pages yet, those older than `fresh` */
+	uint64_t fresh;		   /* the generation at open */
 	_Atomic uint32_t err_seen; /* errors of the file that this handle has reported */
 	struct tess_policy policy; /* resolved at open */
 	struct fs_open_info info;
@@ -122,6 +134,7 @@ struct fs_file {
 };
 
 /* ---- icache.c ---- */
+struct icache_shard *icache_shard(struct fs *fs, uint64_t ino);
 int icache_init(struct fs *fs);
 void icache_done(struct fs *fs); /* publishes and closes what is left */
 /* Holds the inode in the table. -TESS_E_STALE when it is dying, -ENOMEM. Waits for a close in
@@ -175,6 +188,15 @@ int file_may_change(const struct fs_file *fh); /* -EPERM: laminated since it was
 int file_cut(struct fs *fs, struct tess_req *req, struct io_file *f);
 int file_written(struct fs_file *fh, struct tess_req *req, enum tess_when when);
 
+/* ---- refill.c: reads that bring back what a write on its way replaces ---- */
+/* From begin to end the kernel may drop pages of the inode, which is pinned. */
+void refill_begin(struct fs *fs, struct fs_inode *in);
+void refill_end(struct fs *fs, struct fs_inode *in);
+void refill_read(struct fs_read *r); /* of which nothing is read yet */
+/* These bytes were written, by a program and not by the kernel's write-back; the write is not answered yet. */
+void refill_written(struct fs_file *fh, const struct tess_req *req, uint64_t off, uint64_t end);
+bool refill_may_wait(struct fs_inode *in); /* a write now might have to, for a read */
+
 /* ---- reclaim.c ---- */
 void reclaim_init(struct fs *fs); /* before the watch, which pushes, and done after it */
 void reclaim_done(struct fs *fs);
@@ -192,6 +214,8 @@ int watch_start(struct fs *fs);
  */
 int watch_catch_up(struct fs *fs);
 void watch_forget_inode(struct fs *fs, uint64_t ino);
+/* The same of these bytes alone, before all else that is queued; done() as of fs_drop_pages(). */
+int watch_drop_range(struct fs *fs, uint64_t ino, uint64_t off, uint64_t len, void (*done)(void *arg), void *arg);
 void watch_forget_name(struct fs *fs, uint64_t dir, const char *name, size_t len);
 void watch_stop(struct fs *fs); /* also after a start that failed */
 

@@ -35,7 +35,7 @@ struct note {
 	struct list_node link;
 	enum note_kind kind;
 	bool data;
-	uint64_t ino;
+	uint64_t ino, off, bytes; /* bytes: only these pages, and before all else that is queued */
 	void (*done)(void *arg);
 	void *arg;
 	size_t len;
@@ -77,7 +77,10 @@ static int note_push(struct watch *w, enum note_kind kind, const struct note *in
 		free(n);
 		return n ? 1 : -ENOMEM;
 	}
-	list_push_back(&w->notes, &n->link);
+	if (n->bytes)
+		list_push_front(&w->notes, &n->link);
+	else
+		list_push_back(&w->notes, &n->link);
 	w->nnotes++;
 	cond_wake_all(&w->told);
 	return 0;
@@ -97,21 +100,46 @@ void watch_forget_name(struct fs *fs, uint64_t dir, const char *name, size_t len
 	(void)note_push(&fs->watch, NOTE_ENTRY, &n, name);
 }
 
-int fs_drop_pages(struct fs *fs, uint64_t ino, void (*done)(void *arg), void *arg)
+static int watch_drop(struct fs *fs, const struct note *in)
 {
-	struct note n = {.ino = ino, .data = true, .done = done, .arg = arg};
-	int r = note_push(&fs->watch, NOTE_DROP, &n, "");
+	int r = note_push(&fs->watch, NOTE_DROP, in, "");
 
 	if (r == 1)
-		done(arg);
+		in->done(in->arg);
 	return r < 0 ? r : 0;
 }
 
-static void notify_all_one(void *arg, uint64_t ino)
+int fs_drop_pages(struct fs *fs, uint64_t ino, void (*done)(void *arg), void *arg)
+{
+	struct note n = {.ino = ino, .data = true, .done = done, .arg = arg};
+
+	return watch_drop(fs, &n);
+}
+
+int watch_drop_range(struct fs *fs, uint64_t ino, uint64_t off, uint64_t len, void (*done)(void *arg), void *arg)
+{
+	struct note n = {.ino = ino, .off = off, .bytes = len, .done = done, .arg = arg};
+
+	return watch_drop(fs, &n);
+}
+
+/* First what a read would be answered from, then what was answered. */
+static void notify_pages(void *arg, uint64_t ino)
 {
 	struct fs *fs = arg;
+	struct watch *w = &fs->watch;
+	struct fs_inode *in;
+	bool used = icache_pin(fs, ino, &in) == 0;
 
-	fs->watch.kernel->inode(fs->watch.kernel_arg, ino, true);
+	if (used) {
+		refill_begin(fs, in);
+		icache_refresh(fs, ino);
+	}
+	w->kernel->inode(w->kernel_arg, ino, 0, 0);
+	if (used) {
+		refill_end(fs, in);
+		icache_unpin(fs, in);
+	}
 }
 
 struct root_names {
@@ -161,8 +189,8 @@ static void notify_all(struct fs *fs)
 	log_notice("much has changed at once: the kernel forgets all there is");
 	if (!fs->watch.kernel->names(fs->watch.kernel_arg))
 		notify_root_names(fs);
-	icache_each(fs, notify_all_one, fs);
-	laminate_forget(fs, notify_all_one, fs);
+	icache_each(fs, notify_pages, fs);
+	laminate_forget(fs, notify_pages, fs);
 }
 
 static void notify_one(struct fs *fs, struct note *n)
@@ -173,10 +201,12 @@ static void notify_one(struct fs *fs, struct note *n)
 		w->kernel->entry(w->kernel_arg, n->ino, n->name, n->len);
 		return;
 	}
-	/* First what a read would be answered from, then what was answered. */
-	if (n->data)
-		icache_refresh(fs, n->ino);
-	w->kernel->inode(w->kernel_arg, n->ino, n->data);
+	if (n->bytes)
+		w->kernel->inode(w->kernel_arg, n->ino, (int64_t)n->off, (int64_t)n->bytes);
+	else if (n->data)
+		notify_pages(fs, n->ino);
+	else
+		w->kernel->inode(w->kernel_arg, n->ino, FS_KERNEL_ATTR, 0);
 }
 
 static void *notify_main(void *arg)

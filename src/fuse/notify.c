@@ -27,11 +27,11 @@ static void notify_said(int r, const char *what)
 		log_debug("the kernel was not told to forget an %s: %s", what, strerror(-r));
 }
 
-static void notify_inode(void *arg, uint64_t ino, bool data)
+static void notify_inode(void *arg, uint64_t ino, int64_t off, int64_t len)
 {
 	struct daemon *d = arg;
 
-	notify_said(fuse_lowlevel_notify_inval_inode(d->se, ino, data ? 0 : -1, 0), "inode");
+	notify_said(fuse_lowlevel_notify_inval_inode(d->se, ino, off, len), "inode");
 }
 
 static void notify_entry(void *arg, uint64_t dir, const char *name, size_t len)

@@ -97,6 +97,8 @@ static void op_read(fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t off,
 
 static void run_write(struct op *op, const struct op_args *a)
 {
+	__typeof__(fs_write) *write = a->fi.writepage ? fs_write_back : fs_write;
+
 	/* Written back from the page cache: whose bytes they were is not known, and nobody's bits
 	 * are cleared. */
 	if (a->fi.writepage)
@@ -104,7 +106,7 @@ static void run_write(struct op *op, const struct op_args *a)
 	op->req.deadline = op->req.start + WRITE_DEADLINE;
 	if (fs_write_waits(file_of(&a->fi)))
 		op_watch(op);
-	reply_write(op, fs_write(file_of(&a->fi), &op->req, a->off, a->buf, a->len), a->len);
+	reply_write(op, write(file_of(&a->fi), &op->req, a->off, a->buf, a->len), a->len);
 }
 
 static void op_write(fuse_req_t fuse, fuse_ino_t ino, const char *buf, size_t size, off_t off,

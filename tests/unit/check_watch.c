@@ -32,6 +32,7 @@ static struct {
 		uint64_t ino;
 		bool data;
 		char name[32];
+		int64_t off, len;
 	} told[TOLD_MAX];
 	unsigned ntold;
 	atomic_bool block, blocked;
@@ -39,10 +40,12 @@ static struct {
 	atomic_bool cannot;	/* forget all names at once */
 } s;
 
-static void kernel_tell(uint64_t ino, bool data, const char *name, size_t len)
+static void kernel_tell(uint64_t ino, bool data, int64_t off, int64_t bytes, const char *name, size_t len)
 {
 	scoped_lock(&s.lock);
 	if (s.ntold < TOLD_MAX) {
+		s.told[s.ntold].off = off;
+		s.told[s.ntold].len = bytes;
 		s.told[s.ntold].ino = ino;
 		s.told[s.ntold].data = data;
 		snprintf(s.told[s.ntold].name, sizeof(s.told[0].name), "%.*s", (int)len, name);
@@ -55,16 +58,16 @@ static void kernel_tell(uint64_t ino, bool data, const char *name, size_t len)
 	}
 }
 
-static void kernel_inode(void *arg, uint64_t ino, bool data)
+static void kernel_inode(void *arg, uint64_t ino, int64_t off, int64_t len)
 {
 	(void)arg;
-	kernel_tell(ino, data, "", 0);
+	kernel_tell(ino, off != FS_KERNEL_ATTR, off, len, "", 0);
 }
 
 static void kernel_entry(void *arg, uint64_t dir, const char *name, size_t len)
 {
 	(void)arg;
-	kernel_tell(dir, false, name, len);
+	kernel_tell(dir, false, 0, 0, name, len);
 }
 
 static bool kernel_names(void *arg)
@@ -531,6 +534,231 @@ START_TEST(a_fenced_mount_keeps_what_it_could_not_publish)
 }
 END_TEST
 
+/* ---- what a read brings back while a write is on its way ---- */
+
+static unsigned dropped_of(uint64_t ino, int64_t off, int64_t len)
+{
+	unsigned n = 0;
+
+	scoped_lock(&s.lock);
+	for (unsigned i = 0; i < s.ntold; i++)
+		n += s.told[i].ino == ino && s.told[i].data && s.told[i].off == off && s.told[i].len == len;
+	return n;
+}
+
+static void read_over(struct io_read *io)
+{
+	CLEAN(io->err);
+	atomic_fetch_add(&s.done, 1);
+}
+
+static void read_begin(struct fs_read *r, struct fs_file *fh, uint64_t off, size_t len)
+{
+	unsigned was = atomic_load(&s.done);
+
+	*r = (struct fs_read){ .fh = fh, .io = { .req = &s.req, .off = off, .len = len, .done = read_over } };
+	fs_read(r);
+	SOON(atomic_load(&s.done) == was + 1);
+}
+
+static void read_some(struct fs_file *fh, uint64_t off, size_t len)
+{
+	struct fs_read r;
+
+	read_begin(&r, fh, off, len);
+	fs_read_release(&r);
+}
+
+/* Open to write, the kernel's pages in order; then another mount publishes. */
+static struct fs_file *written(struct meta_attr *a)
+{
+	struct meta_publish p = { .trunc_to = META_NO_TRUNC, .size = 40960 };
+	struct fs_file *fh = create("f", a);
+	char page[4096] = "o";
+
+	for (unsigned i = 0; i < 10; i++)
+		CLEAN(fs_write(fh, &s.req, i * 4096, page, 4096));
+	CLEAN(fs_flush(fh, &s.req));
+	/* In the name of this one, so that the change log tells nobody. */
+	CLEAN(meta_publish(s.meta, a->ino, &p, NULL));
+	return fh;
+}
+
+static struct fs_file *opened(uint64_t ino, int flags)
+{
+	struct fs_file *fh;
+
+	CLEAN(fs_file_open(s.fs, &s.req, ino, flags, &fh));
+	return fh;
+}
+
+START_TEST(what_came_back_before_a_write_goes_with_it)
+{
+	struct meta_attr a;
+	struct fs_file *w = written(&a), *r = opened(a.ino, O_RDONLY);
+
+	ck_assert(!r->info.keep_cache);
+	read_some(r, 8192, 8192);
+	CLEAN(fs_write(w, &s.req, 12000, "n", 1));
+	/* Before the write was answered; the page of what it wrote alone, of what was read. */
+	ck_assert_uint_eq(dropped_of(a.ino, 8192, 12001 - 8192), 1);
+	/* The next was copied after the drop, or waits for the answer to this one. */
+	read_some(r, 8192, 8192);
+	CLEAN(fs_write(w, &s.req, 12000, "n", 1));
+	ck_assert_uint_eq(s.ntold, 1);
+	fs_release(r, &s.req);
+	fs_release(w, &s.req);
+}
+END_TEST
+
+START_TEST(what_a_write_does_not_touch_may_stay)
+{
+	struct meta_attr a;
+	struct fs_file *w = written(&a), *r;
+
+	/* Nothing is read after the drop, */
+	r = opened(a.ino, O_RDONLY);
+	CLEAN(fs_write(w, &s.req, 0, "n", 1));
+	fs_release(r, &s.req);
+	/* or nothing of what is written, */
+	CLEAN(fs_write(w, &s.req, 0, "n", 1));
+	r = opened(a.ino, O_RDONLY);
+	read_some(r, 8192, 4096);
+	CLEAN(fs_write(w, &s.req, 12288, "n", 1));
+	CLEAN(fs_write(w, &s.req, 4096, "nnn", 3));
+	fs_release(r, &s.req);
+	CLEAN(fs_flush(w, &s.req));
+	/* or there is no drop. */
+	r = opened(a.ino, O_RDONLY);
+	ck_assert(r->info.keep_cache);
+	read_some(r, 0, 40960);
+	CLEAN(fs_write(w, &s.req, 0, "n", 1));
+	ck_assert_uint_eq(s.ntold, 0);
+	fs_release(r, &s.req);
+	fs_release(w, &s.req);
+}
+END_TEST
+
+/* The opener of the second may not have come to it: each write that comes may be older. */
+START_TEST(as_long_as_a_drop_may_come_each_write_is_looked_at)
+{
+	struct meta_attr a;
+	struct fs_file *w = written(&a), *r = opened(a.ino, O_RDONLY), *late = opened(a.ino, O_RDONLY);
+
+	read_some(r, 0, 4096);
+	CLEAN(fs_write(w, &s.req, 0, "n", 1));
+	CLEAN(fs_write(w, &s.req, 0, "n", 1));
+	ck_assert_uint_eq(dropped_of(a.ino, 0, 1), 2);
+	fs_release(late, &s.req);
+	CLEAN(fs_write(w, &s.req, 0, "n", 1));
+	CLEAN(fs_write(w, &s.req, 0, "n", 1));
+	ck_assert_uint_eq(dropped_of(a.ino, 0, 1), 3);
+	fs_release(r, &s.req);
+	fs_release(w, &s.req);
+}
+END_TEST
+
+START_TEST(a_direct_write_drops_all_that_was_read)
+{
+	struct meta_attr a;
+	struct fs_file *w, *r;
+
+	fs_direct_appends(s.fs);
+	fs_release(written(&a), &s.req);
+	r = opened(a.ino, O_RDONLY);
+	w = opened(a.ino, O_WRONLY | O_DIRECT);
+	w->info.direct_io = true; /* as in the modes where O_DIRECT passes the cache by */
+	refill_begin(s.fs, w->in);
+	for (unsigned i = 1; i <= 3; i++) {
+		read_some(r, 0, 16384);
+		CLEAN(fs_write(w, &s.req, 4096, "n", 1));
+		CLEAN(fs_write(w, &s.req, 4096, "n", 1));
+		ck_assert_uint_eq(dropped_of(a.ino, 0, 16384), i);
+	}
+	fs_release(r, &s.req);
+	fs_release(w, &s.req);
+}
+END_TEST
+
+struct late_write {
+	struct fs_file *fh;
+	atomic_bool over;
+};
+
+static void *late_write(void *arg)
+{
+	struct late_write *l = arg;
+	struct tess_req req;
+
+	req_begin(&req, "late");
+	req.deadline = clock_now() + 60 * NS_PER_S;
+	CLEAN(fs_write(l->fh, &req, 0, "n", 1));
+	atomic_store(&l->over, true);
+	return NULL;
+}
+
+static void unblock(void)
+{
+	lock_take(&s.lock);
+	s.block = false;
+	cond_wake_all(&s.cond);
+	lock_drop(&s.lock);
+}
+
+/* It may wait for a page that the write itself has locked. */
+START_TEST(a_kernel_that_waits_holds_up_no_write_for_long)
+{
+	struct meta_attr a;
+	struct fs_file *w = written(&a), *r = opened(a.ino, O_RDONLY);
+
+	read_some(r, 0, 4096);
+	s.block = true;
+	CLEAN(fs_write(w, &s.req, 0, "n", 1));
+	unblock();
+	SOON(dropped_of(a.ino, 0, 1) == 1);
+	fs_release(r, &s.req);
+	fs_release(w, &s.req);
+}
+END_TEST
+
+/* For what that brings is old, and the kernel waits for it before it drops anything. */
+START_TEST(a_write_waits_for_a_read_under_way)
+{
+	struct meta_attr a;
+	struct fs_file *w = written(&a), *r = opened(a.ino, O_RDONLY);
+	struct late_write l = { .fh = w };
+	struct fs_read rd = { .fh = r, .io = { .off = 0, .len = 4096, .done = read_over } };
+	pthread_t thread;
+
+	file_opened(r);
+	refill_read(&rd);
+	s.block = true;
+	ck_assert_int_eq(pthread_create(&thread, NULL, late_write, &l), 0);
+	SOON(s.blocked);
+	clock_sleep(200 * NS_PER_MS);
+	ck_assert(!atomic_load(&l.over));
+	rd.io.done(&rd.io);
+	ck_assert_uint_eq(atomic_load(&s.done), 1);
+	unblock();
+	pthread_join(thread, NULL);
+	fs_release(r, &s.req);
+	fs_release(w, &s.req);
+}
+END_TEST
+
+START_TEST(without_a_kernel_nobody_waits)
+{
+	struct meta_attr a;
+	struct fs_file *w = written(&a), *r = opened(a.ino, O_RDONLY);
+
+	fs_watch_end(s.fs);
+	read_some(r, 0, 4096);
+	CLEAN(fs_write(w, &s.req, 0, "n", 1));
+	fs_release(r, &s.req);
+	fs_release(w, &s.req);
+}
+END_TEST
+
 int main(void)
 {
 	const TTest *const tests[] = {
@@ -544,6 +772,10 @@ int main(void)
 		a_kernel_that_waits_holds_up_no_tail_and_no_end,
 		a_file_unlinked_elsewhere_lives_while_it_is_open, one_that_was_not_open_is_stale,
 		ours_waits_for_the_other_to_hear, a_fenced_mount_keeps_what_it_could_not_publish,
+		what_came_back_before_a_write_goes_with_it, what_a_write_does_not_touch_may_stay,
+		as_long_as_a_drop_may_come_each_write_is_looked_at, a_direct_write_drops_all_that_was_read,
+		a_kernel_that_waits_holds_up_no_write_for_long, a_write_waits_for_a_read_under_way,
+		without_a_kernel_nobody_waits,
 	};
 	Suite *su = suite_create("watch");
 	TCase *c = tcase_create("watch");

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pages that come back while a write is on its way.
+ *
+ * For a write through its page cache Linux copies the bytes into pages, unlocks those, and sends WRITE
+ * (fs/fuse/file.c, fuse_fill_write_pages() and fuse_send_write_pages()). Pages that it drops in between, for
+ * an open without FOPEN_KEEP_CACHE or a notification, a read fills again with what was there before the
+ * write, and nobody drops them when that has arrived. A direct write drops the pages itself, but most
+ * kernels do so only before they send it.
+ *
+ * So we keep count of drops that may come, and of what is read after one while somebody has the file
+ * open to write. A write that finds its bytes among those has the kernel drop them once more before it is
+ * answered. Cached writes of an inode come one by one, each answered before the next is copied: once
+ * one is, and no drop is still to come, no write can be older than the last drop.
+ */
+#include "fs/state.h"
+
+#include "base/clock.h"
+#include "base/fault.h"
+
+/* An order of magnitude above what telling a busy kernel takes. */
+#define REFILL_PATIENCE (20 * NS_PER_MS)
+#define REFILL_PAGE	4096u
+
+void refill_begin(struct fs *fs, struct fs_inode *in)
+{
+	struct icache_shard *s = icache_shard(fs, inode_ino(in));
+
+	scoped_lock(&s->lock);
+	in->refill.dropping++;
+	atomic_store(&in->refill.dropped, true);
+}
+
+void refill_end(struct fs *fs, struct fs_inode *in)
+{
+	struct icache_shard *s = icache_shard(fs, inode_ino(in));
+
+	scoped_lock(&s->lock);
+	in->refill.dropping--;
+}
+
+static bool refill_add(struct fs_file *fh, uint64_t off, uint64_t len)
+{
+	struct icache_shard *s = icache_shard(fh->fs, inode_ino(fh->in));
+	struct refill *f = &fh->in->refill;
+
+	scoped_lock(&s->lock);
+	if (!atomic_load(&f->dropped) || !atomic_load(&fh->in->writers))
+		return false;
+	f->from = f->to ? MIN(f->from, off) : off;
+	f->to = MAX(f->to, off + len);
+	f->reads++;
+	return true;
+}
+
+static void refill_read_done(struct io_read *io)
+{
+	struct fs_read *r = container_of(io, struct fs_read, io);
+	struct icache_shard *s = icache_shard(r->fh->fs, inode_ino(r->fh->in));
+
+	lock_take(&s->lock);
+	r->fh->in->refill.reads--;
+	lock_drop(&s->lock);
+	r->done(io);
+}
+
+/* Before anything is read: a write that comes after that is what the read brings. */
+void refill_read(struct fs_read *r)
+{
+	struct fs_file *fh = r->fh;
+
+	if (fh->info.direct_io || !atomic_load(&fh->in->refill.dropped) ||
+	    !refill_add(fh, r->io.off, r->io.len))
+		return;
+	r->done = r->io.done;
+	r->io.done = refill_read_done;
+}
+
+/* Both the one who waits and the notify thread have it; the last of them frees it. */
+struct refill_drop {
+	struct fs *fs;
+	struct fs_inode *in; /* pinned until done */
+	bool done, left;
+};
+
+static void refill_dropped(void *arg)
+{
+	struct refill_drop *d = arg;
+	struct fs_inode *in = d->in;
+	struct fs *fs = d->fs;
+	struct icache_shard *s = icache_shard(fs, inode_ino(in));
+
+	lock_take(&s->lock);
+	in->refill.dropping--;
+	d->done = true;
+	cond_wake_all(&s->told);
+	if (d->left)
+		free(d);
+	lock_drop(&s->lock);
+	icache_unpin(fs, in);
+}
+
+/*
+ * The kernel may wait for a page which this very write has locked, one that was not cached when it was
+ * copied: nothing can have come back into that, and the write must be answered for the kernel to go on.
+ * But it may wait as well for a read that is under way, and then for what that brings to be dropped.
+ */
+static void refill_wait(struct refill *f, struct icache_shard *s, const struct tess_req *req,
+			struct refill_drop *d)
+{
+	int64_t now = clock_now(), patience = now + REFILL_PATIENCE;
+
+	scoped_lock(&s->lock);
+	while (!d->done && (now < patience || (atomic_load(&f->reads) && !req_expired(req)))) {
+		cond_wait_until(&s->told, &s->lock, now + REFILL_PATIENCE);
+		now = clock_now();
+	}
+	/* One that is still to come is a drop like any other. */
+	if (!d->done)
+		atomic_store(&f->dropped, true);
+	d->left = true;
+	if (d->done)
+		free(d);
+}
+
+static void refill_drop(struct fs_file *fh, const struct tess_req *req, uint64_t from, uint64_t to)
+{
+	struct icache_shard *s = icache_shard(fh->fs, inode_ino(fh->in));
+	struct refill_drop *d = mem_zalloc(sizeof(*d));
+
+	/* Late, and more than need be. */
+	if (!d || icache_pin(fh->fs, inode_ino(fh->in), &d->in) < 0) {
+		free(d);
+		watch_forget_inode(fh->fs, inode_ino(fh->in));
+		return;
+	}
+	d->fs = fh->fs;
+	lock_take(&s->lock);
+	fh->in->refill.dropping++;
+	lock_drop(&s->lock);
+	if (watch_drop_range(fh->fs, inode_ino(fh->in), from, to - from, refill_dropped, d) == 0) {
+		refill_wait(&fh->in->refill, s, req, d);
+		return;
+	}
+	refill_dropped(d);
+	free(d);
+	watch_forget_inode(fh->fs, inode_ino(fh->in));
+}
+
+bool refill_may_wait(struct fs_inode *in)
+{
+	return atomic_load_explicit(&in->refill.dropped, memory_order_relaxed) &&
+	       atomic_load_explicit(&in->refill.reads, memory_order_relaxed);
+}
+
+void refill_written(struct fs_file *fh, const struct tess_req *req, uint64_t off, uint64_t end)
+{
+	struct icache_shard *s = icache_shard(fh->fs, inode_ino(fh->in));
+	struct refill *f = &fh->in->refill;
+	uint64_t from, to;
+
+	if (!atomic_load(&f->dropped))
+		return;
+	lock_take(&s->lock);
+	from = MAX(f->from, off / REFILL_PAGE * REFILL_PAGE);
+	to = MIN(f->to, end);
+	/* It holds no page itself, and others like it may be under way: with all that was read this is over. */
+	if (from < to && fh->info.direct_io) {
+		from = f->from;
+		to = f->to;
+		f->from = f->to = 0;
+	}
+	if (!f->dropping) {
+		f->from = f->to = 0;
+		atomic_store(&f->dropped, false);
+	}
+	lock_drop(&s->lock);
+	if (from < to)
+		refill_drop(fh, req, from, to);
+}
