@@ -83,6 +83,10 @@ struct fs_ttl fs_ttl(struct fs *fs, uint64_t dir, const struct meta_attr *a)
 	}
 	if (dir && laminate_frozen(fs, dir))
 		ret.entry = ATTR_FOREVER;
+	/* Of what this mount alone changed it knows already. */
+	if (a && S_ISREG(a->mode) && atomic_load_explicit(&fs->was_shared, memory_order_relaxed) &&
+	    atomic_load_explicit(&fs->writers, memory_order_relaxed))
+		icache_sized(fs, a->ino, a->size);
 	return ret;
 }
 

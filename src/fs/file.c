@@ -101,6 +101,8 @@ static void file_opening(struct fs_file *fh, uint64_t generation)
 	}
 	if (file_drops(fh))
 		refill_begin(fh->fs, fh->in);
+	if (fh->flags & O_TRUNC)
+		refill_unsized(fh->in);
 }
 
 static int file_open(struct fs *fs, struct tess_req *req, uint64_t ino, int flags,
@@ -312,7 +314,6 @@ static int file_write(struct fs_file *fh, struct tess_req *req, uint64_t off, co
 
 	if (!fh->writer)
 		return -EBADF;
-	file_opened(fh);
 	if (__builtin_add_overflow(off, n, &end) || end > TESS_FILE_MAX)
 		return -EFBIG;
 	r = fault_point("fs.write");
@@ -335,8 +336,10 @@ static int file_write(struct fs_file *fh, struct tess_req *req, uint64_t off, co
 
 int fs_write(struct fs_file *fh, struct tess_req *req, uint64_t off, const void *p, size_t n)
 {
-	int r = file_write(fh, req, off, p, n);
+	int r;
 
+	file_opened(fh);
+	r = file_write(fh, req, off, p, n);
 	if (r < 0)
 		return r;
 	/* Only io knows where an append went. */
@@ -347,6 +350,7 @@ int fs_write(struct fs_file *fh, struct tess_req *req, uint64_t off, const void 
 	return file_written(fh, req, AT_WRITE);
 }
 
+/* Through any handle of the inode, and one whose open drops the page that is written back is the first. */
 int fs_write_back(struct fs_file *fh, struct tess_req *req, uint64_t off, const void *p, size_t n)
 {
 	int r = file_write(fh, req, off, p, n);

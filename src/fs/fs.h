@@ -165,9 +165,14 @@ int fs_write_back(struct fs_file *fh, struct tess_req *req, uint64_t off, const 
 struct fs_read {		/* embed; see io_read for the rules */
 	struct io_read io;
 	struct fs_file *fh;
-	void (*done)(struct io_read *io);	/* fs/refill.c's: the caller's */
+	bool direct;		/* not into the kernel's pages; those of a mapping a direct handle fills, too */
+	/* fs/refill.c's: */
+	void (*done)(struct io_read *io);	/* the caller's */
+	struct list_node link;
+	uint64_t turn;
 };
-void fs_read(struct fs_read *r);	/* io.off, io.len, io.done, io.owner, io.req set by the caller */
+/* io.off, io.len, io.done, io.owner, io.req and direct set by the caller */
+void fs_read(struct fs_read *r);
 void fs_read_release(struct fs_read *r);
 int fs_flush(struct fs_file *fh, struct tess_req *req);	/* each close(2): publishes; idempotent */
 int fs_fsync(struct fs_file *fh, struct tess_req *req, bool datasync);

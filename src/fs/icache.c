@@ -30,6 +30,8 @@ static struct fs_inode *icache_insert(struct icache_shard *s, uint64_t ino)
 	in->node.key = ino;
 	list_init(&in->link);
 	list_init(&in->handles);
+	list_init(&in->refill.reads);
+	atomic_init(&in->refill.size, UINT64_MAX);
 	htab_insert(&s->tab, &in->node);
 	return in;
 }
@@ -278,8 +280,9 @@ void icache_add_handle(struct fs *fs, struct fs_file *fh)
 
 	scoped_lock(&s->lock);
 	list_push_back(&fh->in->handles, &fh->link);
-	if (fh->writer)
-		atomic_fetch_add(&fh->in->writers, 1);
+	/* What was told while nobody wrote was not written down. */
+	if (fh->writer && atomic_fetch_add(&fh->in->writers, 1) == 0)
+		refill_unsized(fh->in);
 }
 
 void icache_del_handle(struct fs *fs, struct fs_file *fh)
@@ -290,6 +293,17 @@ void icache_del_handle(struct fs *fs, struct fs_file *fh)
 	list_remove(&fh->link);
 	if (fh->writer)
 		atomic_fetch_sub(&fh->in->writers, 1);
+}
+
+void icache_sized(struct fs *fs, uint64_t ino, uint64_t size)
+{
+	struct icache_shard *s = icache_shard(fs, ino);
+	struct fs_inode *in;
+
+	scoped_lock(&s->lock);
+	in = icache_find(s, ino);
+	if (in)
+		refill_sized(in, size);
 }
 
 void icache_orphaned(struct fs *fs, uint64_t ino)

@@ -47,6 +47,7 @@ int fs_fallocate(struct fs_file *fh, struct tess_req *req, int mode, uint64_t of
 		r = io_extend(fh->in->file, end, clock_wall_coarse());
 	if (r == 0)
 		r = file_cut(fh->fs, req, fh->in->file);
+	refill_unsized(fh->in);
 	return r < 0 ? r : file_written(fh, req, AT_WRITE);
 }
 
@@ -87,5 +88,6 @@ int fs_copy(struct fs_file *src, uint64_t src_off, struct fs_file *dst, uint64_t
 			     &a);
 	if (r == 0)
 		*ret_n = len;
+	refill_unsized(dst->in);
 	return r;
 }

@@ -20,6 +20,8 @@
 
 /* An order of magnitude above what telling a busy kernel takes. */
 #define REFILL_PATIENCE (20 * NS_PER_MS)
+/* And above what it takes to see a reply. */
+#define REFILL_SETTLE	(10 * REFILL_PATIENCE)
 #define REFILL_PAGE	4096u
 
 void refill_begin(struct fs *fs, struct fs_inode *in)
@@ -39,17 +41,19 @@ void refill_end(struct fs *fs, struct fs_inode *in)
 	in->refill.dropping--;
 }
 
-static bool refill_add(struct fs_file *fh, uint64_t off, uint64_t len)
+static bool refill_add(struct fs_read *r)
 {
-	struct icache_shard *s = icache_shard(fh->fs, inode_ino(fh->in));
-	struct refill *f = &fh->in->refill;
+	struct icache_shard *s = icache_shard(r->fh->fs, inode_ino(r->fh->in));
+	struct refill *f = &r->fh->in->refill;
 
 	scoped_lock(&s->lock);
-	if (!atomic_load(&f->dropped) || !atomic_load(&fh->in->writers))
+	if (!atomic_load(&f->dropped))
 		return false;
-	f->from = f->to ? MIN(f->from, off) : off;
-	f->to = MAX(f->to, off + len);
-	f->reads++;
+	f->from = f->to ? MIN(f->from, r->io.off) : r->io.off;
+	f->to = MAX(f->to, r->io.off + r->io.len);
+	r->turn = ++f->turn;
+	list_push_back(&f->reads, &r->link);
+	f->nreads++;
 	return true;
 }
 
@@ -59,7 +63,8 @@ static void refill_read_done(struct io_read *io)
 	struct icache_shard *s = icache_shard(r->fh->fs, inode_ino(r->fh->in));
 
 	lock_take(&s->lock);
-	r->fh->in->refill.reads--;
+	list_remove(&r->link);
+	r->fh->in->refill.nreads--;
 	lock_drop(&s->lock);
 	r->done(io);
 }
@@ -69,8 +74,9 @@ void refill_read(struct fs_read *r)
 {
 	struct fs_file *fh = r->fh;
 
-	if (fh->info.direct_io || !atomic_load(&fh->in->refill.dropped) ||
-	    !refill_add(fh, r->io.off, r->io.len))
+	/* Who writes had it open before what was copied could be dropped and this be asked for. */
+	if (r->direct || !atomic_load(&fh->in->refill.dropped) || !atomic_load(&fh->in->writers) ||
+	    !refill_add(r))
 		return;
 	r->done = r->io.done;
 	r->io.done = refill_read_done;
@@ -80,6 +86,7 @@ void refill_read(struct fs_read *r)
 struct refill_drop {
 	struct fs *fs;
 	struct fs_inode *in; /* pinned until done */
+	uint64_t from, to, turn; /* turn: later reads bring what was written */
 	bool done, left;
 };
 
@@ -100,20 +107,41 @@ static void refill_dropped(void *arg)
 	icache_unpin(fs, in);
 }
 
+static bool refill_reads(const struct refill *f, const struct refill_drop *d)
+{
+	list_for_each(pos, &f->reads) {
+		const struct fs_read *r = list_entry(pos, struct fs_read, link);
+
+		if (r->turn > d->turn)
+			break;
+		if (r->io.off < d->to && r->io.off + r->io.len > d->from)
+			return true;
+	}
+	return false;
+}
+
 /*
  * The kernel may wait for a page which this very write has locked, one that was not cached when it was
  * copied: nothing can have come back into that, and the write must be answered for the kernel to go on.
- * But it may wait as well for a read that is under way, and then for what that brings to be dropped.
+ * But it may wait as well for a read that was under way, and then for what that brings to be dropped.
+ * Not for those that came later: where many read there is always one.
  */
 static void refill_wait(struct refill *f, struct icache_shard *s, const struct tess_req *req,
 			struct refill_drop *d)
 {
-	int64_t now = clock_now(), patience = now + REFILL_PATIENCE;
+	int64_t until = 0;
 
 	scoped_lock(&s->lock);
-	while (!d->done && (now < patience || (atomic_load(&f->reads) && !req_expired(req)))) {
+	while (!d->done) {
+		int64_t now = clock_now();
+
+		if (refill_reads(f, d) && !req_expired(req))
+			until = 0;
+		else if (!until)
+			until = now + REFILL_PATIENCE;
+		else if (now >= until)
+			break;
 		cond_wait_until(&s->told, &s->lock, now + REFILL_PATIENCE);
-		now = clock_now();
 	}
 	/* One that is still to come is a drop like any other. */
 	if (!d->done)
@@ -135,7 +163,10 @@ static void refill_drop(struct fs_file *fh, const struct tess_req *req, uint64_t
 		return;
 	}
 	d->fs = fh->fs;
+	d->from = from;
+	d->to = to;
 	lock_take(&s->lock);
+	d->turn = fh->in->refill.turn;
 	fh->in->refill.dropping++;
 	lock_drop(&s->lock);
 	if (watch_drop_range(fh->fs, inode_ino(fh->in), from, to - from, refill_dropped, d) == 0) {
@@ -150,7 +181,30 @@ static void refill_drop(struct fs_file *fh, const struct tess_req *req, uint64_t
 bool refill_may_wait(struct fs_inode *in)
 {
 	return atomic_load_explicit(&in->refill.dropped, memory_order_relaxed) &&
-	       atomic_load_explicit(&in->refill.reads, memory_order_relaxed);
+	       atomic_load_explicit(&in->refill.nreads, memory_order_relaxed);
+}
+
+/*
+ * With a size that it does not expect, another mount's, the kernel drops all pages of the inode, and does not
+ * say when it has.
+ */
+void refill_sized(struct fs_inode *in, uint64_t size)
+{
+	struct refill *f = &in->refill;
+
+	if (atomic_exchange(&f->size, size) == size)
+		return;
+	f->settles = clock_now() + REFILL_SETTLE;
+	atomic_store(&f->dropped, true);
+}
+
+/* It will have seen to that itself. */
+static void refill_grown(struct refill *f, uint64_t end)
+{
+	uint64_t size = atomic_load_explicit(&f->size, memory_order_relaxed);
+
+	while (size < end && !atomic_compare_exchange_weak(&f->size, &size, end))
+		;
 }
 
 void refill_written(struct fs_file *fh, const struct tess_req *req, uint64_t off, uint64_t end)
@@ -159,6 +213,7 @@ void refill_written(struct fs_file *fh, const struct tess_req *req, uint64_t off
 	struct refill *f = &fh->in->refill;
 	uint64_t from, to;
 
+	refill_grown(f, end);
 	if (!atomic_load(&f->dropped))
 		return;
 	lock_take(&s->lock);
@@ -170,7 +225,7 @@ void refill_written(struct fs_file *fh, const struct tess_req *req, uint64_t off
 		to = f->to;
 		f->from = f->to = 0;
 	}
-	if (!f->dropping) {
+	if (!f->dropping && clock_now() >= f->settles) {
 		f->from = f->to = 0;
 		atomic_store(&f->dropped, false);
 	}

@@ -31,9 +31,13 @@
 /* Under the shard's lock; `dropped` is read without, to see that there is nothing to do. */
 struct refill {
 	unsigned dropping;   /* drops of the kernel's pages that may still come */
-	atomic_uint reads;   /* of what was read, what has not arrived; read without the lock, too */
+	int64_t settles;     /* when one for a size that it was told is over */
 	atomic_bool dropped; /* since then no cached write can be told from one that was copied before */
 	uint64_t from, to;   /* bytes read since, while somebody might write */
+	struct list_node reads; /* fs_read.link: of these what has not arrived, by age */
+	atomic_uint nreads;  /* read without the lock, too */
+	uint64_t turn;	     /* of the youngest */
+	_Atomic uint64_t size; /* what the kernel thinks; UINT64_MAX: not known */
 };
 
 struct fs_inode {
@@ -114,6 +118,7 @@ struct fs {
 	atomic_bool forgets;	/* fs_forget() will come */
 	atomic_bool direct_appends; /* fs_direct_appends() */
 	atomic_bool shared;	/* another session has the file system open */
+	atomic_bool was_shared;	/* or had since we have */
 	atomic_bool kept;	/* the kernel was given attributes for ever: of what is laminated */
 };
 
@@ -159,6 +164,7 @@ void icache_linked(struct fs *fs, uint64_t ino);   /* an orphan got a name again
 void icache_stale(struct fs *fs,
 		  uint64_t ino); /* an orphan of an earlier session: reclaim unless in use */
 void icache_reclaimed(struct fs *fs, struct fs_inode *in); /* DYING → gone */
+void icache_sized(struct fs *fs, uint64_t ino, uint64_t size); /* refill_sized() if it is in use */
 /* What another session's commit asks: does anybody here use it; has it lost its last link there;
  * do its open handles keep pages by time; look again at what it published. */
 bool icache_in_use(struct fs *fs, uint64_t ino);
@@ -196,6 +202,13 @@ void refill_read(struct fs_read *r); /* of which nothing is read yet */
 /* These bytes were written, by a program and not by the kernel's write-back; the write is not answered yet. */
 void refill_written(struct fs_file *fh, const struct tess_req *req, uint64_t off, uint64_t end);
 bool refill_may_wait(struct fs_inode *in); /* a write now might have to, for a read */
+/* The kernel will be told so; under the shard's lock. */
+void refill_sized(struct fs_inode *in, uint64_t size);
+/* It may have made another of it: whatever it is told next is new. */
+static inline void refill_unsized(struct fs_inode *in)
+{
+	atomic_store(&in->refill.size, UINT64_MAX);
+}
 
 /* ---- reclaim.c ---- */
 void reclaim_init(struct fs *fs); /* before the watch, which pushes, and done after it */

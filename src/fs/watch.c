@@ -425,6 +425,8 @@ static int watch_look(struct fs *fs)
 	if (r < 0)
 		return r;
 	atomic_store(&fs->shared, look.sessions > 1);
+	if (look.sessions > 1)
+		atomic_store(&fs->was_shared, true);
 	if (look.sessions > 1 && w->sessions <= 1)
 		io_publish_cuts(fs->conf.io);
 	if (look.fenced)

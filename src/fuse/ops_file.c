@@ -86,6 +86,8 @@ static void op_read(fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t off,
 	op_begin(&rd->op, fuse, OP_READ, ino);
 	op_watch(&rd->op);
 	rd->read.fh = file_of(fi);
+	/* fuse_send_read() names an owner for a program that reads, fuse_do_readfolio() none for a page. */
+	rd->read.direct = fi->lock_owner != 0;
 	rd->read.io.req = &rd->op.req;
 	rd->read.io.off = (uint64_t)off;
 	rd->read.io.len = size;

@@ -9,7 +9,7 @@ mkdir "$mnt2"
 # try PROGRAM: prints what is wrong.
 try() {
 	timeout 60 python3 - "$mnt" "$mnt2" "$1" <<'P'
-import fcntl, os, sys, threading, time
+import fcntl, mmap, os, sys, threading, time
 one, two, program = sys.argv[1:]
 path = one + '/' + program
 old, new, other = b'o' * 8192, b'n' * 8192, b'x' * 8192
@@ -18,7 +18,7 @@ def there(data):			# another mount writes, and closes
     fd = os.open(two + '/' + program, os.O_RDWR | os.O_CREAT)
     os.pwrite(fd, data, 0)
     os.close(fd)
-    while not os.path.exists(path):	# a lazy mount's name for nothing
+    while program not in os.listdir(one):	# a lazy mount's name for nothing; asks for no size
         time.sleep(0.1)
 
 def late(fn, *args):			# begun, and copied by the kernel; not with the daemon yet
@@ -93,6 +93,36 @@ def told():				# by the change log, in a mode that looks now and then
     w.join()
     expect('written, then read', os.pread(c, 8192, 0), new)
 
+def quiet():				# a writer, and no drop that would still be looked out for
+    there(old)
+    a = os.open(path, os.O_RDWR)
+    os.pread(a, 8192, 0)
+    os.pwrite(a, old, 0)
+    os.fsync(a)
+    os.pread(a, 8192, 0)
+    time.sleep(0.5)
+    os.pwrite(a, old, 0)
+    return a
+
+def asked():				# how long the file is, of which another mount made more
+    a = quiet()
+    there(other + other)
+    w = late(os.pwrite, a, new, 0)
+    os.stat(path)
+    os.pread(a, 8192, 0)
+    w.join()
+    expect('written, then read', os.pread(a, 8192, 0), new)
+
+def mapped():				# by somebody who appends, past the page cache
+    a = quiet()
+    b = os.open(path, os.O_RDWR | os.O_APPEND)
+    w = late(os.pwrite, a, new, 0)
+    m = mmap.mmap(b, 8192, mmap.MAP_SHARED, mmap.PROT_READ)
+    m[0], m[4096]
+    w.join()
+    expect('written, then mapped', m[:], new)
+    expect('written, then read', os.pread(a, 8192, 0), new)
+
 globals()[program]()
 P
 }
@@ -101,7 +131,7 @@ for mode in session lazy; do
 	MOUNT_ARGS="-o mode=$mode,faults=fs.write=delay:400ms"
 	remount
 	ok 'a second mount' "$t" mount "$fs" "$mnt2" -o "mode=$mode"
-	programs='reopened part appended locked'
+	programs='reopened part appended locked asked mapped'
 	[ $mode = session ] || programs+=' told'
 	for program in $programs; do
 		rm -f "$mnt/$program"

@@ -746,6 +746,147 @@ START_TEST(a_write_waits_for_a_read_under_way)
 }
 END_TEST
 
+/* Where many read there always is one. */
+START_TEST(a_write_waits_for_no_read_that_is_younger)
+{
+	struct meta_attr a;
+	struct fs_file *w = written(&a), *r = opened(a.ino, O_RDONLY), *idle = opened(a.ino, O_RDONLY);
+	struct fs_read rd[2] = { { .fh = r, .io = { .off = 0, .len = 4096, .done = read_over } },
+				 { .fh = r, .io = { .off = 0, .len = 40960, .done = read_over } } };
+	struct late_write l = { .fh = w };
+	pthread_t thread;
+
+	file_opened(r);
+	refill_read(&rd[0]);
+	s.block = true;
+	ck_assert_int_eq(pthread_create(&thread, NULL, late_write, &l), 0);
+	SOON(s.blocked);
+	refill_read(&rd[1]);
+	rd[0].io.done(&rd[0].io);
+	SOON(atomic_load(&l.over));
+	rd[1].io.done(&rd[1].io);
+	unblock();
+	pthread_join(thread, NULL);
+	fs_release(idle, &s.req);
+	fs_release(r, &s.req);
+	fs_release(w, &s.req);
+}
+END_TEST
+
+/* That is when the kernel gets to the page. */
+START_TEST(a_write_is_patient_once_a_read_is_over)
+{
+	struct meta_attr a;
+	struct fs_file *w = written(&a), *r;
+
+	for (unsigned i = 0; i < 8; i++) {
+		struct meta_publish p = { .trunc_to = META_NO_TRUNC, .size = 40960 };
+		struct late_write l = { .fh = w };
+		pthread_t thread;
+		int64_t at;
+
+		CLEAN(fs_flush(w, &s.req));
+		CLEAN(meta_publish(s.meta, a.ino, &p, NULL));
+		r = opened(a.ino, O_RDONLY);
+		struct fs_read rd = { .fh = r, .io = { .off = 0, .len = 4096, .done = read_over } };
+
+		file_opened(r);
+		refill_read(&rd);
+		s.blocked = false;
+		s.block = true;
+		ck_assert_int_eq(pthread_create(&thread, NULL, late_write, &l), 0);
+		SOON(s.blocked);
+		clock_sleep((30 + i) * NS_PER_MS);
+		at = clock_now();
+		rd.io.done(&rd.io);
+		clock_sleep(15 * NS_PER_MS);
+		bool over = atomic_load(&l.over);
+
+		ck_assert(!over || clock_now() - at > 19 * NS_PER_MS);
+		unblock();
+		pthread_join(thread, NULL);
+		fs_release(r, &s.req);
+	}
+	fs_release(w, &s.req);
+}
+END_TEST
+
+/* Before the kernel's reply to open(2) can have been all it drops: it is what it drops. */
+START_TEST(what_is_written_back_says_nothing_of_an_open)
+{
+	struct meta_attr a;
+	struct fs_file *w = written(&a), *late = opened(a.ino, O_RDWR);
+
+	ck_assert(atomic_load(&late->opening));
+	CLEAN(fs_write_back(late, &s.req, 0, "b", 1));
+	read_some(w, 0, 4096);
+	for (unsigned i = 1; i <= 2; i++) {
+		CLEAN(fs_write(w, &s.req, 0, "n", 1));
+		ck_assert_uint_eq(dropped_of(a.ino, 0, 1), i);
+	}
+	fs_release(late, &s.req);
+	fs_release(w, &s.req);
+}
+END_TEST
+
+START_TEST(a_size_of_another_mount_drops_pages)
+{
+	struct meta_attr a;
+	struct fs_file *w = written(&a);
+
+	/* Alone the kernel knows. */
+	fs_ttl(s.fs, 0, &a);
+	read_some(w, 0, 4096);
+	CLEAN(fs_write(w, &s.req, 0, "n", 1));
+	ck_assert_uint_eq(s.ntold, 0);
+	join();
+	a.size = 40960;
+	fs_ttl(s.fs, 0, &a);
+	clock_sleep(300 * NS_PER_MS);
+	CLEAN(fs_write(w, &s.req, 0, "n", 1));
+	/* The size it has, and what it makes of it itself, */
+	fs_ttl(s.fs, 0, &a);
+	CLEAN(fs_write(w, &s.req, 40960, "n", 1));
+	a.size = 40961;
+	fs_ttl(s.fs, 0, &a);
+	read_some(w, 0, 4096);
+	CLEAN(fs_write(w, &s.req, 0, "n", 1));
+	ck_assert_uint_eq(dropped_of(a.ino, 0, 1), 0);
+	/* and another, to which it may come later. */
+	a.size = 50000;
+	fs_ttl(s.fs, 0, &a);
+	read_some(w, 0, 4096);
+	CLEAN(fs_write(w, &s.req, 0, "n", 1));
+	ck_assert_uint_eq(dropped_of(a.ino, 0, 1), 1);
+	CLEAN(fs_write(w, &s.req, 0, "n", 1));
+	ck_assert_uint_eq(dropped_of(a.ino, 0, 1), 2);
+	fs_release(w, &s.req);
+}
+END_TEST
+
+START_TEST(what_a_direct_handle_maps_is_read_into_pages)
+{
+	struct meta_attr a;
+	struct fs_file *w = written(&a), *r = opened(a.ino, O_RDONLY);
+	struct fs_read rd = { .fh = r, .direct = true,
+			      .io = { .req = &s.req, .off = 0, .len = 4096, .done = read_over } };
+
+	r->info.direct_io = true;
+	fs_read(&rd);
+	SOON(atomic_load(&s.done) == 1);
+	fs_read_release(&rd);
+	CLEAN(fs_write(w, &s.req, 0, "n", 1));
+	ck_assert_uint_eq(s.ntold, 0);
+	refill_begin(s.fs, w->in);
+	read_some(r, 0, 4096);
+	CLEAN(fs_write(w, &s.req, 0, "n", 1));
+	ck_assert_uint_eq(dropped_of(a.ino, 0, 1), 1);
+	refill_end(s.fs, w->in);
+	fs_release(r, &s.req);
+	fs_release(w, &s.req);
+}
+END_TEST
+
 START_TEST(without_a_kernel_nobody_waits)
 {
 	struct meta_attr a;
@@ -775,7 +916,9 @@ int main(void)
 		what_came_back_before_a_write_goes_with_it, what_a_write_does_not_touch_may_stay,
 		as_long_as_a_drop_may_come_each_write_is_looked_at, a_direct_write_drops_all_that_was_read,
 		a_kernel_that_waits_holds_up_no_write_for_long, a_write_waits_for_a_read_under_way,
-		without_a_kernel_nobody_waits,
+		a_write_waits_for_no_read_that_is_younger, a_write_is_patient_once_a_read_is_over,
+		what_is_written_back_says_nothing_of_an_open, a_size_of_another_mount_drops_pages,
+		what_a_direct_handle_maps_is_read_into_pages, without_a_kernel_nobody_waits,
 	};
 	Suite *su = suite_create("watch");
 	TCase *c = tcase_create("watch");
