@@ -3,14 +3,29 @@
 
 #include "base/scoped.h"
 #include "base/text.h"
+#include <errno.h>
+#include <libgen.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* A name that is gone, or that the kernel takes for absent, is known of by its directory alone. */
+static int invalidate_where(const char *path, struct tess_where *ret, char *why)
+{
+	scoped_free char *copy = NULL;
+	int r = tess_where(path, ret, why);
+
+	if (r != -ENOENT)
+		return r;
+	copy = strdup(path);
+	return copy ? tess_where(dirname(copy), ret, why) : -ENOMEM;
+}
 
 static int invalidate_one(struct tool *t, const char *path)
 {
 	scoped_free struct tess_where *w = calloc(1, sizeof(*w));
 	scoped_free char *answer = NULL;
 	struct text cmd = TEXT_INIT;
-	int r = w ? tess_where(path, w, t->why) : -1;
+	int r = w ? invalidate_where(path, w, t->why) : -1;
 
 	if (r == 0) {
 		text_fmt(&cmd, "invalidate %llu", (unsigned long long)w->ino);

@@ -28,6 +28,11 @@ equal 'that was replaced' newest "$(cat "$mnt2/d/e/f")"
 rm "$mnt/d/e/f"
 ok 'one that is gone' "$t" invalidate "$mnt2/d/e/f"
 fails 'is gone' test -e "$mnt2/d/e/f"
+# Here it is not there for an hour.
+echo again >"$mnt/d/e/f"
+ok 'one that is there again' "$t" invalidate "$mnt2/d/e/f"
+equal 'is' again "$(cat "$mnt2/d/e/f")"
+fails 'what is in no directory' "$t" invalidate "$mnt2/none/f"
 fails 'what is on no mount' "$t" invalidate /proc
 ok 'umount the second' "$t" umount "$mnt2"
 stop
