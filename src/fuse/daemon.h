@@ -161,6 +161,14 @@ int mountpoint_detach(const char *path, bool lazy, char *why);
 /* Raises the kernel's read-ahead window of the mount; needs root, and is only worth speed. */
 void mountpoint_readahead(const char *path, unsigned kib);
 
+/* ---- guard.c ---- */
+/*
+ * By the main thread, before any other is there: a process that ends the kernel's connection should this one be
+ * killed and not be able to. -1: there is none. The descriptor is told, once, that the mount is there.
+ */
+int guard_start(const char *mountpoint);
+void guard_mounted(int fd);
+
 /* ---- signals.c ---- */
 /*
  * SIGTERM and SIGINT, for the process: the first asks the attached session to end, one that comes

@@ -4,7 +4,7 @@
  *
  *	parent                          child
  *	checks the mount point
- *	fork ─────────────────────────▶ setsid, signals, tess_open, mount
+ *	fork ─────────────────────────▶ setsid, tess_open, mount
  *	waits on the pipe ◀──────────── "+" when the kernel has spoken to it, or the reason
  *	returns                         serves, unmounts, tess_close, exits
  *
@@ -26,6 +26,7 @@ LOG_MODULE("mount");
 
 struct daemonise {
 	int fd; /* to the parent; -1: told already, or in the foreground */
+	int guard;
 	bool foreground;
 };
 
@@ -46,6 +47,7 @@ static void daemonise_ready(void *arg)
 {
 	struct daemonise *dz = arg;
 
+	guard_mounted(dz->guard);
 	/* Not before: what was opened may be named from where the command was given. */
 	if (!dz->foreground && chdir("/") < 0)
 		log_debug("chdir: %s", strerror(errno));
@@ -74,8 +76,10 @@ static int main_serve(const char *dir, const char *mountpoint, const struct tess
 	};
 	char close_why[TESS_WHY] = "";
 	struct tess *t;
-	int r = signals_start(), c;
+	int r, c;
 
+	dz->guard = guard_start(mountpoint);
+	r = signals_start();
 	if (r == 0)
 		r = tess_open(&t, dir, TESS_MOUNT, conf, mountpoint, why);
 	if (r < 0)
