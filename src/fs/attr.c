@@ -241,6 +241,8 @@ int fs_setattr(struct fs *fs, struct tess_req *req, uint64_t ino, struct fs_file
 		return -EROFS;
 	if (mask & FS_SET_SIZE)
 		r = attr_set_size(fs, req, ino, fh, in->size);
+	if (r == 0 && (mask & FS_SET_SIZE))
+		icache_resized(fs, ino, in->size);
 	if (r == 0 && (mask & META_SET_MODE)) {
 		r = laminate_chmod(fs, req, ino, in->mode);
 		/* Its times are as laminated, its owner as it was. */

@@ -92,17 +92,22 @@ static bool file_drops(const struct fs_file *fh)
 	return fh->info.direct_io && fh->writer;
 }
 
-static void file_opening(struct fs_file *fh, uint64_t generation)
+static void file_opening(struct fs_file *fh, const struct meta_attr *a)
 {
-	fh->fresh = generation;
+	uint64_t unknown = UINT64_MAX;
+
+	fh->fresh = a->generation;
 	if (!fh->info.keep_cache || (fh->flags & O_TRUNC)) {
 		refill_begin(fh->fs, fh->in);
 		atomic_store(&fh->opening, true);
 	}
 	if (file_drops(fh))
 		refill_begin(fh->fs, fh->in);
+	/* The kernel has just looked the name up. */
 	if (fh->flags & O_TRUNC)
-		refill_unsized(fh->in);
+		refill_resized(fh->in, 0);
+	else
+		(void)atomic_compare_exchange_strong(&fh->in->refill.size, &unknown, a->size);
 }
 
 static int file_open(struct fs *fs, struct tess_req *req, uint64_t ino, int flags,
@@ -135,7 +140,7 @@ static int file_open(struct fs *fs, struct tess_req *req, uint64_t ino, int flag
 	fh->info.direct_io = fh->policy.direct_io || (atomic_load(&fs->direct_appends) && file_passes(fh));
 	if (a.flags & META_LAMINATED)
 		fh->info.keep_cache |= laminate_opened(fs, ino);
-	file_opening(fh, a.generation);
+	file_opening(fh, &a);
 	/*
 	 * A close of any descriptor ends a process's locks, a reader's too. Where nobody locks the kernel
 	 * need not tell of it: what was locked through this one until then goes at its release, or when its

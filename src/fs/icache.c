@@ -282,7 +282,7 @@ void icache_add_handle(struct fs *fs, struct fs_file *fh)
 	list_push_back(&fh->in->handles, &fh->link);
 	/* What was told while nobody wrote was not written down. */
 	if (fh->writer && atomic_fetch_add(&fh->in->writers, 1) == 0)
-		refill_unsized(fh->in);
+		refill_resized(fh->in, UINT64_MAX);
 }
 
 void icache_del_handle(struct fs *fs, struct fs_file *fh)
@@ -304,6 +304,17 @@ void icache_sized(struct fs *fs, uint64_t ino, uint64_t size)
 	in = icache_find(s, ino);
 	if (in)
 		refill_sized(in, size);
+}
+
+void icache_resized(struct fs *fs, uint64_t ino, uint64_t size)
+{
+	struct icache_shard *s = icache_shard(fs, ino);
+	struct fs_inode *in;
+
+	scoped_lock(&s->lock);
+	in = icache_find(s, ino);
+	if (in)
+		refill_resized(in, size);
 }
 
 void icache_orphaned(struct fs *fs, uint64_t ino)

@@ -18,6 +18,12 @@ static int range_room(struct fs *fs, uint64_t len)
 	return len / st.f_frsize > st.f_bavail ? -ENOSPC : 0;
 }
 
+/* A size or an end to keep is the one of now, where each read is of now. */
+static int range_look(struct fs_file *fh)
+{
+	return fh->policy.refresh == REFRESH_READ && fs_shared(fh->fs) ? io_file_refresh(fh->in->file) : 0;
+}
+
 int fs_fallocate(struct fs_file *fh, struct tess_req *req, int mode, uint64_t off, uint64_t len)
 {
 	struct tess_range range = {off, len};
@@ -39,6 +45,8 @@ int fs_fallocate(struct fs_file *fh, struct tess_req *req, int mode, uint64_t of
 	r = file_may_change(fh);
 	if (r == 0)
 		r = attr_kill_priv(fh->fs, fh->in, req);
+	if (r == 0)
+		r = range_look(fh);
 	if (r == 0 && mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE))
 		r = io_punch(fh->in->file, req, range, clock_wall_coarse());
 	else if (r == 0)
@@ -47,7 +55,8 @@ int fs_fallocate(struct fs_file *fh, struct tess_req *req, int mode, uint64_t of
 		r = io_extend(fh->in->file, end, clock_wall_coarse());
 	if (r == 0)
 		r = file_cut(fh->fs, req, fh->in->file);
-	refill_unsized(fh->in);
+	if (r == 0 && !(mode & FALLOC_FL_KEEP_SIZE))
+		refill_grown(fh->in, end);
 	return r < 0 ? r : file_written(fh, req, AT_WRITE);
 }
 
@@ -86,8 +95,9 @@ int fs_copy(struct fs_file *src, uint64_t src_off, struct fs_file *dst, uint64_t
 	if (r == 0)
 		r = io_clone(src->in->file, src_off, dst->in->file, dst_off, len, req, clock_wall_coarse(),
 			     &a);
-	if (r == 0)
-		*ret_n = len;
-	refill_unsized(dst->in);
-	return r;
+	if (r < 0)
+		return r;
+	refill_grown(dst->in, end);
+	*ret_n = len;
+	return 0;
 }

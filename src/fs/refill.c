@@ -198,9 +198,9 @@ void refill_sized(struct fs_inode *in, uint64_t size)
 	atomic_store(&f->dropped, true);
 }
 
-/* It will have seen to that itself. */
-static void refill_grown(struct refill *f, uint64_t end)
+void refill_grown(struct fs_inode *in, uint64_t end)
 {
+	struct refill *f = &in->refill;
 	uint64_t size = atomic_load_explicit(&f->size, memory_order_relaxed);
 
 	while (size < end && !atomic_compare_exchange_weak(&f->size, &size, end))
@@ -213,7 +213,7 @@ void refill_written(struct fs_file *fh, const struct tess_req *req, uint64_t off
 	struct refill *f = &fh->in->refill;
 	uint64_t from, to;
 
-	refill_grown(f, end);
+	refill_grown(fh->in, end);
 	if (!atomic_load(&f->dropped))
 		return;
 	lock_take(&s->lock);

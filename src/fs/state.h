@@ -165,6 +165,7 @@ void icache_stale(struct fs *fs,
 		  uint64_t ino); /* an orphan of an earlier session: reclaim unless in use */
 void icache_reclaimed(struct fs *fs, struct fs_inode *in); /* DYING → gone */
 void icache_sized(struct fs *fs, uint64_t ino, uint64_t size); /* refill_sized() if it is in use */
+void icache_resized(struct fs *fs, uint64_t ino, uint64_t size); /* refill_resized() if it is */
 /* What another session's commit asks: does anybody here use it; has it lost its last link there;
  * do its open handles keep pages by time; look again at what it published. */
 bool icache_in_use(struct fs *fs, uint64_t ino);
@@ -204,10 +205,11 @@ void refill_written(struct fs_file *fh, const struct tess_req *req, uint64_t off
 bool refill_may_wait(struct fs_inode *in); /* a write now might have to, for a read */
 /* The kernel will be told so; under the shard's lock. */
 void refill_sized(struct fs_inode *in, uint64_t size);
-/* It may have made another of it: whatever it is told next is new. */
-static inline void refill_unsized(struct fs_inode *in)
+/* It has seen to that itself: a write, a cut. */
+void refill_grown(struct fs_inode *in, uint64_t end);
+static inline void refill_resized(struct fs_inode *in, uint64_t size)
 {
-	atomic_store(&in->refill.size, UINT64_MAX);
+	atomic_store(&in->refill.size, size);
 }
 
 /* ---- reclaim.c ---- */

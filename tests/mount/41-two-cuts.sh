@@ -39,11 +39,33 @@ for cut in 'open', 'ftruncate', 'punch':
     print(cut, bad)
 P
 }
+# In strict what is allocated or punched is of the size that another mount has just cut to.
+ranges() {
+	python3 - "$mnt" "$mnt2" <<'P'
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+KEEP, PUNCH, ZERO = 1, 2, 16
+for mode, off, size, want in ((0, 100000, 100000, 200000), (ZERO, 100000, 100000, 200000),
+                              (PUNCH | KEEP, 261000, 5000, 1000), (ZERO | KEEP, 261000, 5000, 1000)):
+    a = os.open(sys.argv[1] + '/r', os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    b = os.open(sys.argv[2] + '/r', os.O_RDWR)
+    os.pwrite(a, b'x' * 262144, 0)
+    os.fstat(b)
+    os.ftruncate(a, 1000)
+    r = libc.fallocate(b, mode, ctypes.c_long(off), ctypes.c_long(size))
+    sizes = os.fstat(a).st_size, os.fstat(b).st_size
+    os.close(a)
+    os.close(b)
+    if r or sizes != (want, want):
+        print(mode, r, sizes, want)
+P
+}
 for mode in session commit strict; do
 	MOUNT_ARGS="-o mode=$mode"
 	if [ $mode = session ]; then start; else remount; fi
 	ok "$mode: a second mount" "$t" mount "$fs" "$mnt2" -o mode=$mode
 	equal "$mode: later writes of the other stay" 'open 0 ftruncate 0 punch 0' "$(cuts | tr '\n' ' ' | sed 's/ $//')"
+	[ $mode != strict ] || equal 'ranges' '' "$(ranges)"
 	ok "$mode: umount" "$t" umount "$mnt2"
 	[ $mode = strict ] || ok "$mode: umount" "$t" umount "$mnt"
 done

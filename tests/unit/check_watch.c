@@ -864,6 +864,26 @@ START_TEST(a_size_of_another_mount_drops_pages)
 }
 END_TEST
 
+START_TEST(what_this_mount_cuts_itself_is_no_drop)
+{
+	struct meta_attr a, set = { .size = 20000 };
+	struct fs_file *w = written(&a);
+
+	CLEAN(fs_write(w, &s.req, 0, "n", 1));
+	join();
+	CLEAN(fs_setattr(s.fs, &s.req, a.ino, w, FS_SET_SIZE, &set, &a));
+	fs_ttl(s.fs, 0, &a);
+	CLEAN(fs_fallocate(w, &s.req, 0, 0, 30000));
+	CLEAN(fs_getattr(s.fs, &s.req, a.ino, &a));
+	ck_assert_uint_eq(a.size, 30000);
+	fs_ttl(s.fs, 0, &a);
+	read_some(w, 0, 4096);
+	CLEAN(fs_write(w, &s.req, 0, "n", 1));
+	ck_assert_uint_eq(dropped_of(a.ino, 0, 1), 0);
+	fs_release(w, &s.req);
+}
+END_TEST
+
 START_TEST(what_a_direct_handle_maps_is_read_into_pages)
 {
 	struct meta_attr a;
@@ -918,6 +938,7 @@ int main(void)
 		a_kernel_that_waits_holds_up_no_write_for_long, a_write_waits_for_a_read_under_way,
 		a_write_waits_for_no_read_that_is_younger, a_write_is_patient_once_a_read_is_over,
 		what_is_written_back_says_nothing_of_an_open, a_size_of_another_mount_drops_pages,
+		what_this_mount_cuts_itself_is_no_drop,
 		what_a_direct_handle_maps_is_read_into_pages, without_a_kernel_nobody_waits,
 	};
 	Suite *su = suite_create("watch");
