@@ -18,6 +18,7 @@ told() { # of the kernel's waits the thread is in
 	done
 	return 1
 }
+waits() { [ "$(awk '{ print $3 }' "/proc/$1/stat" 2>/dev/null)" = D ]; }
 start
 head -c 1000000 /dev/urandom >"$TESS_TMP/data"
 cp "$TESS_TMP/data" "$mnt/f"
@@ -45,7 +46,7 @@ locker=$!
 wait_for 10 test -e "$TESS_TMP/now.open"
 cat "$mnt/f" >/dev/null 2>&1 &
 reader=$!
-sleep 0.3
+ok 'it waits for its read' wait_for 10 waits $reader
 printf x | dd of="$mnt2/f" conv=notrunc status=none
 : >"$TESS_TMP/now"
 ok 'the kernel waits' wait_for 5 told "$pid"
