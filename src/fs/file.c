@@ -347,7 +347,8 @@ int fs_write(struct fs_file *fh, struct tess_req *req, uint64_t off, const void 
 	r = file_write(fh, req, off, p, n);
 	if (r < 0)
 		return r;
-	/* Only io knows where an append went. */
+	refill_grown(fh->in, off + n);
+	/* The kernel has it there; only io knows where an append went. */
 	if (file_appends(fh))
 		refill_written(fh, req, 0, UINT64_MAX);
 	else

@@ -4,9 +4,9 @@
  *
  * For a write through its page cache Linux copies the bytes into pages, unlocks those, and sends WRITE
  * (fs/fuse/file.c, fuse_fill_write_pages() and fuse_send_write_pages()). Pages that it drops in between, for
- * an open without FOPEN_KEEP_CACHE or a notification, a read fills again with what was there before the
- * write, and nobody drops them when that has arrived. A direct write drops the pages itself, but most
- * kernels do so only before they send it.
+ * an open without FOPEN_KEEP_CACHE, a notification or a size that it did not expect, a read fills again
+ * with what was there before the write, and nobody drops them when that has arrived. A direct write drops
+ * the pages itself, but most kernels do so only before they send it.
  *
  * So we keep count of drops that may come, and of what is read after one while somebody has the file
  * open to write. A write that finds its bytes among those has the kernel drop them once more before it is
@@ -213,7 +213,6 @@ void refill_written(struct fs_file *fh, const struct tess_req *req, uint64_t off
 	struct refill *f = &fh->in->refill;
 	uint64_t from, to;
 
-	refill_grown(fh->in, end);
 	if (!atomic_load(&f->dropped))
 		return;
 	lock_take(&s->lock);

@@ -864,6 +864,22 @@ START_TEST(a_size_of_another_mount_drops_pages)
 }
 END_TEST
 
+/* It thinks that its bytes are where it sent them, wherever other mounts have appended. */
+START_TEST(the_kernel_puts_an_append_where_it_thinks_the_end_is)
+{
+	struct meta_attr a;
+	struct fs_file *w;
+
+	fs_release(written(&a), &s.req);
+	join();
+	w = opened(a.ino, O_WRONLY | O_APPEND);
+	ck_assert(w->policy.atomic_append);
+	CLEAN(fs_write(w, &s.req, 50000, "n", 1));
+	ck_assert_uint_eq(atomic_load(&w->in->refill.size), 50001);
+	fs_release(w, &s.req);
+}
+END_TEST
+
 START_TEST(what_this_mount_cuts_itself_is_no_drop)
 {
 	struct meta_attr a, set = { .size = 20000 };
@@ -939,6 +955,7 @@ int main(void)
 		a_write_waits_for_no_read_that_is_younger, a_write_is_patient_once_a_read_is_over,
 		what_is_written_back_says_nothing_of_an_open, a_size_of_another_mount_drops_pages,
 		what_this_mount_cuts_itself_is_no_drop,
+		the_kernel_puts_an_append_where_it_thinks_the_end_is,
 		what_a_direct_handle_maps_is_read_into_pages, without_a_kernel_nobody_waits,
 	};
 	Suite *su = suite_create("watch");
