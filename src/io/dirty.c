@@ -19,6 +19,17 @@ static void node_free(struct dirty_node *n)
 	free(n);
 }
 
+/* Nodes that are in no tree yet, linked by tree.right. */
+static void list_free(struct dirty_node *n)
+{
+	while (n) {
+		struct dirty_node *next = NODE(n->tree.right);
+
+		node_free(n);
+		n = next;
+	}
+}
+
 static void count(struct dirty *d, unsigned state, uint64_t bytes)
 {
 	d->bytes[state] += bytes;
@@ -130,9 +141,9 @@ static uint64_t buffer_want(const struct dirty *d, uint64_t need, uint64_t befor
 	return cap < RUN_SMALL / 4 ? cap : UINT64_C(1) << (64 - __builtin_clzll(cap - 1));
 }
 
-/* Nodes for `r`, one for each multiple of `segment` that it touches, linked by tree.right. */
+/* Nodes for `r`, one for each multiple of `segment` that it touches. */
 static struct dirty_node *new_nodes(struct dirty *d, struct tess_range r, const char *p,
-				    uint64_t segment, uint64_t before)
+				    uint64_t segment, uint64_t turn, uint64_t before)
 {
 	struct dirty_node *first = NULL, **tail = &first;
 
@@ -144,7 +155,7 @@ static struct dirty_node *new_nodes(struct dirty *d, struct tess_range r, const 
 
 		if (!n)
 			goto fail;
-		*n = (struct dirty_node){ .tree.key = r.off, .len = len };
+		*n = (struct dirty_node){ .tree.key = r.off, .len = len, .turn = turn };
 		n->buf = buf_new(d->budget, MEM_DIRTY, cap);
 		if (!n->buf) {
 			free(n);
@@ -161,12 +172,7 @@ static struct dirty_node *new_nodes(struct dirty *d, struct tess_range r, const 
 	}
 	return first;
 fail:
-	while (first) {
-		struct dirty_node *next = NODE(first->tree.right);
-
-		node_free(first);
-		first = next;
-	}
+	list_free(first);
 	return NULL;
 }
 
@@ -184,11 +190,25 @@ static void append(struct dirty *d, struct dirty_node *n, const void *p, uint64_
 	d->bytes[DIRTY_MEM] += len;
 }
 
+/* A node of another turn for the room of n's buffer, which stays n's until it is in. */
+static struct dirty_node *node_behind(const struct dirty_node *n, const void *p, uint64_t len, uint64_t turn)
+{
+	struct dirty_node *b = mem_alloc(sizeof(*b));
+
+	if (!b)
+		return NULL;
+	*b = (struct dirty_node){ .tree.key = dirty_end(n), .len = len, .buf = buf_ref(n->buf),
+				  .at = n->at + (uint32_t)n->len, .room = n->room - (uint32_t)len,
+				  .turn = turn };
+	memcpy(b->buf->data + b->at, p, len);
+	return b;
+}
+
 /* `n`: the last node that starts at or before r. */
 static int write_new(struct dirty *d, struct dirty_node *n, struct tess_range r, const char *p,
-		     uint64_t segment)
+		     uint64_t segment, uint64_t turn)
 {
-	struct dirty_node *fresh = NULL, *next = n ? dirty_after(n) : NODE(tree_first(&d->tree));
+	struct dirty_node *fresh = NULL, *next = n ? dirty_after(n) : NODE(tree_first(&d->tree)), *b;
 	uint64_t use = MIN(appendable(n, r.off), r.len), before = 0;
 	struct tess_range rest = { r.off + use, r.len - use };
 	bool clear = (!n || dirty_end(n) <= r.off) && (!next || dirty_off(next) >= r.off + r.len);
@@ -198,19 +218,27 @@ static int write_new(struct dirty *d, struct dirty_node *n, struct tess_range r,
 	else if (n && n->state == DIRTY_MEM && dirty_end(n) == r.off)
 		before = n->buf->cap;
 	if (rest.len > 0) {
-		fresh = new_nodes(d, rest, p + use, segment, before);
+		fresh = new_nodes(d, rest, p + use, segment, turn, before);
 		if (!fresh)
 			return -ENOMEM;
 	}
-	if (!clear && dirty_clip(d, r) < 0) {
-		for (; fresh; fresh = next) {
-			next = NODE(fresh->tree.right);
-			node_free(fresh);
+	if (use > 0 && n->turn != turn) {
+		b = node_behind(n, p, use, turn);
+		if (!b) {
+			list_free(fresh);
+			return -ENOMEM;
 		}
+		b->tree.right = (struct tree_node *)fresh;
+		fresh = b;
+	}
+	if (!clear && dirty_clip(d, r) < 0) {
+		list_free(fresh);
 		return -ENOMEM;
 	}
-	if (use > 0)
+	if (use > 0 && n->turn == turn)
 		append(d, n, p, use);
+	else if (use > 0)
+		n->room = 0;
 	for (; fresh; fresh = next) {
 		next = NODE(fresh->tree.right);
 		d->last_cap = d->next_cap;
@@ -219,15 +247,15 @@ static int write_new(struct dirty *d, struct dirty_node *n, struct tess_range r,
 	return 0;
 }
 
-int dirty_write(struct dirty *d, struct tess_range r, const void *p, uint64_t segment)
+int dirty_write(struct dirty *d, struct tess_range r, const void *p, uint64_t segment, uint64_t turn)
 {
 	struct dirty_node *n = NODE(tree_floor(&d->tree, r.off));
 	int e = 0;
 
-	if (n && n->state == DIRTY_MEM && !n->pinned && dirty_end(n) >= r.off + r.len)
+	if (n && n->state == DIRTY_MEM && !n->pinned && n->turn == turn && dirty_end(n) >= r.off + r.len)
 		memcpy(n->buf->data + n->at + (r.off - dirty_off(n)), p, r.len);
 	else
-		e = write_new(d, n, r, p, segment);
+		e = write_new(d, n, r, p, segment, turn);
 	if (e == 0)
 		d->last_end = r.off + r.len;
 	return e;
@@ -280,6 +308,7 @@ int dirty_fill(struct dirty *d, struct tess_range r, struct buf *b, const struct
 		*n = (struct dirty_node){ .tree.key = at, .len = stop - at, .buf = buf_ref(b),
 					  .at = (uint32_t)(at - r.off), .flush = like->flush,
 					  .seg = like->seg, .seg_off = like->seg_off + (at - r.off),
+					  .turn = like->turn,
 					  .state = DIRTY_FROZEN, .pinned = true, .fill = true };
 		node_insert(d, n);
 		at = stop;

@@ -6,7 +6,7 @@
  * file's lock is the caller's.
  *
  *   state    bytes are in                  written over by
- *   MEM      buf[at, at + len)             copying into the buffer, unless pinned
+ *   MEM      buf[at, at + len)             copying into the buffer, unless pinned or of another turn
  *   FROZEN   the same, a flush reads them  a new node; this one is trimmed
  *   STORED   segment seg at seg_off        a new node; this one is trimmed
  *
@@ -27,6 +27,7 @@ struct dirty_node {
 	uint32_t    room;		/* free bytes of buf behind the last one, this node's to fill */
 	tess_segid  seg;		/* FROZEN, STORED */
 	uint64_t    seg_off;		/* likewise */
+	uint64_t    turn;		/* in which the bytes were written */
 	uint64_t    flush;		/* FROZEN: which flush has it */
 	uint8_t     state;		/* enum dirty_state */
 	bool        pinned;		/* a reader refers to the buffer: the bytes are immutable */
@@ -56,10 +57,10 @@ static inline uint64_t dirty_end(const struct dirty_node *n)
 }
 
 /*
- * Copies bytes in; `segment` is what buffers never cross a multiple of, so that whole buffers make
- * segments. 0 or -ENOMEM, then nothing changed.
+ * Copies bytes in, written in `turn`; `segment` is what buffers never cross a multiple of, so that whole
+ * buffers make segments. 0 or -ENOMEM, then nothing changed.
  */
-int dirty_write(struct dirty *d, struct tess_range r, const void *p, uint64_t segment);
+int dirty_write(struct dirty *d, struct tess_range r, const void *p, uint64_t segment, uint64_t turn);
 /* Forgets a range: 0 or -ENOMEM (a split), then nothing changed. */
 int dirty_clip(struct dirty *d, struct tess_range r);
 /* Makes `at` a border between nodes. 0 or -ENOMEM. */

@@ -223,7 +223,7 @@ static int freeze_fill_locked(struct io_flush *w, const struct io_fill *fill)
 {
 	struct io_file *f = w->f;
 	struct dirty_node like = { .flush = w->no, .seg = w->put.seg.id,
-				   .seg_off = w->seg_off + w->len };
+				   .seg_off = w->seg_off + w->len, .turn = META_TURN_MOVED };
 	int e;
 
 	if (!fill->buf || f->published != w->published || f->cuts != w->cuts)

@@ -99,12 +99,12 @@ static int collect_extents(struct publish *u)
 		if (n->state != DIRTY_STORED || (n->fill && u->no_fills))
 			continue;
 		if (last && last->off + last->len == dirty_off(n) && last->seg == n->seg &&
-		    last->seg_off + last->len == n->seg_off) {
+		    last->seg_off + last->len == n->seg_off && last->turn == n->turn) {
 			last->len += n->len;
 			continue;
 		}
 		last = &u->ext[u->p.next++];
-		*last = (struct tess_extent){ dirty_off(n), n->len, n->seg, n->seg_off };
+		*last = (struct tess_extent){ dirty_off(n), n->len, n->seg, n->seg_off, n->turn };
 		if (!s || s->seg.id != n->seg)
 			s = (struct io_seg *)tree_find(&f->segs, n->seg);
 		carry_segment(u, s);

@@ -130,7 +130,7 @@ static void view_copy(const struct io_file *f, const struct view_chunk *c, struc
 		if (e.off >= end)
 			break;
 		p->ext = (struct tess_extent){ e.off + skip, MIN(e.len - skip, end - e.off - skip), e.seg,
-					       e.seg ? e.seg_off + skip : 0 };
+					       e.seg ? e.seg_off + skip : 0, e.turn };
 		if (e.seg != 0 && last != &c->segments[c->pieces[i].segment]) {
 			last = &c->segments[c->pieces[i].segment];
 			ret->segments[ret->nsegments++] = *last;

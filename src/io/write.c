@@ -37,7 +37,8 @@ int io_write(struct io_file *f, struct tess_req *req, uint64_t off, const void *
 	scoped_lock(&f->lock);
 	if (f->rescued || meta_fenced(io->meta))
 		return -TESS_E_FENCED;
-	e = dirty_write(&f->dirty, r, p, f->lay.layout.segment_size);
+	f->turn = meta_turn(io->meta, f->ino, f->turn);
+	e = dirty_write(&f->dirty, r, p, f->lay.layout.segment_size, f->turn);
 	if (e < 0)
 		return e;
 	f->size = MAX(f->size, end);

@@ -247,13 +247,16 @@ int codec_dentry_get(struct kv_val v, struct fmt_dentry *ret)
 	return 0;
 }
 
-size_t codec_extent_put(uint8_t buf[FMT_EXTENT_LEN], const struct fmt_extent *x)
+size_t codec_extent_put(uint8_t buf[FMT_EXTENT_MAX], const struct fmt_extent *x)
 {
 	struct enc e = enc_begin(buf, FMT_EXTENT);
 
 	put32(&e, (uint32_t)x->len);
 	put64(&e, x->seg);
 	put32(&e, (uint32_t)x->seg_off);
+	/* Absent where one mount wrote alone, which is nearly everywhere. */
+	if (x->turn)
+		put64(&e, x->turn);
 	return (size_t)(e.p - buf);
 }
 
@@ -265,6 +268,10 @@ int codec_extent_get(struct kv_val key, struct kv_val v, uint64_t *ret_ino, stru
 	x.len = get32(&d);
 	x.seg = get64(&d);
 	x.seg_off = get32(&d);
+	if (d.n > 0) {
+		x.turn = get64(&d);
+		d.bad |= !x.turn;
+	}
 	if (key.n != 16)
 		return -TESS_E_RECORD;
 	x.off = fmt_be64_get((const char *)key.p + 8);

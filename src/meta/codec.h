@@ -88,6 +88,7 @@ struct fmt_extent {
 	uint64_t len;
 	tess_segid seg;
 	uint64_t seg_off;
+	uint64_t turn;
 };
 
 /* ino is the key's. */
@@ -95,7 +96,7 @@ size_t codec_inode_put(uint8_t buf[FMT_INODE_LEN], const struct meta_attr *a);
 int codec_inode_get(struct kv_val v, uint64_t ino, struct meta_attr *ret);
 size_t codec_dentry_put(uint8_t buf[FMT_DENTRY_MAX], const struct fmt_dentry *d);
 int codec_dentry_get(struct kv_val v, struct fmt_dentry *ret);
-size_t codec_extent_put(uint8_t buf[FMT_EXTENT_LEN], const struct fmt_extent *e);
+size_t codec_extent_put(uint8_t buf[FMT_EXTENT_MAX], const struct fmt_extent *e);
 /* From key and value. */
 int codec_extent_get(struct kv_val key, struct kv_val v, uint64_t *ret_ino,
 		     struct tess_extent *ret);

@@ -69,8 +69,8 @@ int extent_first(struct kv_txn *t, uint64_t ino, uint64_t off, struct tess_exten
 
 static int extent_store(struct kv_txn *t, uint64_t ino, const struct tess_extent *x)
 {
-	struct fmt_extent f = {x->len, x->seg, x->seg_off};
-	uint8_t buf[FMT_EXTENT_LEN];
+	struct fmt_extent f = {x->len, x->seg, x->seg_off, x->turn};
+	uint8_t buf[FMT_EXTENT_MAX];
 	struct fmt_key k;
 
 	return kv_put(t, KV_EXTENT, key_u64_u64(&k, ino, x->off),
@@ -106,8 +106,8 @@ static int extent_trim(struct kv_txn *t, struct tally *y, struct meta_attr *a,
 		       const struct tess_extent *x, uint64_t off, uint64_t end)
 {
 	uint64_t x_end = x->off + x->len, from = MAX(x->off, off), to = MIN(x_end, end);
-	struct tess_extent head = {x->off, from - x->off, x->seg, x->seg_off};
-	struct tess_extent tail = {to, x_end - to, x->seg, x->seg_off + (to - x->off)};
+	struct tess_extent head = {x->off, from - x->off, x->seg, x->seg_off, x->turn};
+	struct tess_extent tail = {to, x_end - to, x->seg, x->seg_off + (to - x->off), x->turn};
 	int err = head.len ? extent_store(t, a->ino, &head) : extent_del(t, a->ino, x->off);
 
 	if (!err && tail.len)
@@ -137,7 +137,7 @@ int extent_put(struct kv_txn *t, struct tally *y, struct meta_attr *a, const str
 	int err = x->off ? extent_before(t, a->ino, x->off - 1, &p) : -ENOENT;
 
 	if (!err && p.off + p.len == x->off && p.seg == x->seg && p.seg_off + p.len == x->seg_off &&
-	    p.len + x->len <= UINT32_MAX) {
+	    p.turn == x->turn && p.len + x->len <= UINT32_MAX) {
 		joined = p;
 		joined.len += x->len;
 	}
@@ -145,6 +145,79 @@ int extent_put(struct kv_txn *t, struct tally *y, struct meta_attr *a, const str
 	if (!err)
 		err = extent_store(t, a->ino, &joined);
 	return err ? err : extent_account(t, y, a, x->seg, (int64_t)x->len);
+}
+
+/*
+ * What the range [at, ...) of one of x's parts becomes: a part is as long as all of it becomes the same.
+ * Where later turns were published it stays what it is.
+ */
+struct extent_part {
+	uint64_t end;
+	uint64_t turn;	/* that its bytes are stored with */
+	bool     stays, covered;	/* covered: there are extents in it */
+};
+
+/* `p`: what is there, NULL for a hole. */
+static struct extent_part part_of(const struct tess_extent *x, const struct tess_extent *p)
+{
+	bool moved = x->turn == META_TURN_MOVED;
+
+	return (struct extent_part){
+		.turn = moved && p ? p->turn : x->turn,
+		.stays = moved ? !p : p && p->turn > x->turn,
+		.covered = p,
+	};
+}
+
+static int part_find(struct kv_txn *t, uint64_t ino, const struct tess_extent *x, uint64_t at,
+		     struct extent_part *ret)
+{
+	uint64_t end = x->off + x->len, from = at;
+	struct tess_extent p;
+	int err = extent_first(t, ino, at, &p);
+
+	while (at < end) {
+		bool hole = err || p.off > at;
+		struct extent_part part = part_of(x, hole ? NULL : &p);
+
+		if (absent_ok(err))
+			return err;
+		if (at > from && (part.stays != ret->stays || part.turn != ret->turn))
+			break;
+		part.covered |= at > from && ret->covered;
+		*ret = part;
+		at = hole ? (err ? end : MIN(p.off, end)) : MIN(p.off + p.len, end);
+		if (!hole && at < end)
+			err = extent_next(t, ino, &p);
+	}
+	ret->end = at;
+	return 0;
+}
+
+int extent_lay(struct kv_txn *t, struct tally *y, struct meta_attr *a, const struct tess_extent *x)
+{
+	/* Nobody is there to have written before and publish after. */
+	bool alone = x->turn != META_TURN_MOVED && !change_noting(t);
+	uint64_t at = x->off, end = at + x->len;
+	int err = 0;
+
+	while (!err && at < end) {
+		struct extent_part part = {0};
+
+		err = part_find(t, a->ino, x, at, &part);
+		if (err)
+			break;
+		if (!part.stays) {
+			struct tess_extent put = {at, part.end - at, x->seg, x->seg_off + (at - x->off),
+						  alone ? 0 : part.turn};
+
+			err = part.covered ? extent_cut(t, y, a, at, part.end) : 0;
+			if (!err)
+				err = extent_put(t, y, a, &put);
+		}
+		at = part.end;
+	}
+	return err;
 }
 
 int extent_drop(struct kv_txn *t, struct tally *y, struct meta_attr *a, unsigned *budget)
@@ -211,14 +284,14 @@ static int map_extents(struct kv_txn *t, struct map_op *o, uint64_t end)
 
 	while (!err && x.off < end) {
 		uint64_t skip = x.off < o->r.off ? o->r.off - x.off : 0;
-		struct tess_extent hole = {map->end, x.off + skip - map->end, 0, 0};
+		struct tess_extent hole = {.off = map->end, .len = x.off + skip - map->end};
 
 		if (hole.len && !map_add(map, &hole, 0))
 			return 0;
 		err = map_segment(t, map, x.seg, &segment);
 		if (err)
 			return err == -E2BIG ? 0 : err;
-		x = (struct tess_extent){x.off + skip, x.len - skip, x.seg, x.seg_off + skip};
+		x = (struct tess_extent){x.off + skip, x.len - skip, x.seg, x.seg_off + skip, x.turn};
 		x.len = MIN(x.len, end - x.off);
 		if (!map_add(map, &x, segment))
 			return 0;
@@ -226,7 +299,7 @@ static int map_extents(struct kv_txn *t, struct map_op *o, uint64_t end)
 	}
 	if (absent_ok(err))
 		return err;
-	struct tess_extent rest = {map->end, end - map->end, 0, 0};
+	struct tess_extent rest = {.off = map->end, .len = end - map->end};
 
 	if (rest.len)
 		(void)map_add(map, &rest, 0);

@@ -16,7 +16,8 @@
  *   dentry    parent 8, cookie 8                'D'  type, ino, name
  *   xattr     ino 8, name 1..255                'X'  value
  *             ino 8                             'L'  a symlink's target
- *   extent    ino 8, offset 8                   'E'  length, segment, offset in it
+ *   extent    ino 8, offset 8                   'E'  length, segment, offset in it; of a file that
+ *                                                    others may have been writing, the turn
  *   segment   id 8                              'G'  class, state, length, live bytes, targets
  *   csum      id 8                              'C'  u32 for each block of the segment
  *   garbage   serial 8                          'W'  kind, died, the segment record; of a move, whose
@@ -75,7 +76,7 @@ enum fmt_tag {
 
 /* Sizes, head included. */
 #define FMT_INODE_LEN	(FMT_HEAD + 5 * 4 + 9 * 8 + 2 + 2 + 4)
-#define FMT_EXTENT_LEN	(FMT_HEAD + 4 + 8 + 4)
+#define FMT_EXTENT_MAX	(FMT_HEAD + 4 + 8 + 4 + 8)
 #define FMT_SEGMENT_MAX (FMT_HEAD + 2 + 1 + 1 + 4 + 8 + 8 + 8 + 64 * 2 + 8)
 #define FMT_DENTRY_MAX	(FMT_HEAD + 1 + 8 + 255)
 #define FMT_SESSION_MAX (FMT_HEAD + 3 * 2 + 64 + 36 + 255 + 8 + 4 + 8 + 6 * 8 + 1)

@@ -108,6 +108,11 @@ uint64_t kv_bytes(struct kv *kv)
 	return kv->ops->fact(kv, KV_FACT_BYTES);
 }
 
+shared_word *kv_words(struct kv *kv)
+{
+	return kv->ops->words(kv);
+}
+
 int kv_reap(struct kv *kv)
 {
 	return kv->ops->reap ? kv->ops->reap(kv) : 0;

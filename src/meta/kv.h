@@ -11,6 +11,7 @@
  * closure again.
  */
 #include "base/trace.h"
+#include "base/words.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -67,7 +68,9 @@ struct kv_ops {
 	uint64_t (*fact)(struct kv *kv, enum kv_fact f);
 	int  (*count)(struct kv_txn *txn, enum kv_db db, uint64_t *ret);	/* pairs in db; O(1) */
 	int  (*reap)(struct kv *kv);	/* NULL: nothing to reap */
+	shared_word *(*words)(struct kv *kv);	/* [KV_WORDS]; NULL: opened to look only */
 };
+#define KV_WORDS 32768u
 
 /* First member of an engine's struct. */
 struct kv {
@@ -116,6 +119,8 @@ int kv_sync(struct kv *kv);
 /* Serial of the newest commit known to survive a power cut, of any process; and of the newest commit. */
 uint64_t kv_durable(struct kv *kv);
 uint64_t kv_last(struct kv *kv);
+/* Words that all processes with this namespace open share, outside transactions; not kept in a power cut. */
+shared_word *kv_words(struct kv *kv);
 uint64_t kv_bytes(struct kv *kv);	/* what the engine takes on disk */
 int  kv_reap(struct kv *kv);	/* drops what killed processes left in the engine */
 void kv_close(struct kv *kv);

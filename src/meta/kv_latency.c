@@ -108,6 +108,11 @@ static uint64_t latency_fact(struct kv *kv, enum kv_fact f)
 	return latency_of(kv)->on->ops->fact(latency_of(kv)->on, f);
 }
 
+static shared_word *latency_words(struct kv *kv)
+{
+	return kv_words(latency_of(kv)->on);
+}
+
 static int latency_reap(struct kv *kv)
 {
 	return kv_reap(latency_of(kv)->on);
@@ -134,6 +139,7 @@ static const struct kv_ops latency_ops = {
 	.fact = latency_fact,
 	.count = latency_count,
 	.reap = latency_reap,
+	.words = latency_words,
 };
 
 int kv_latency_open(struct kv **ret, struct kv *on, int64_t ns)

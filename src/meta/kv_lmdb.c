@@ -42,6 +42,7 @@ struct lmdb_txn {
 struct lmdb_kv {
 	struct kv kv;
 	struct env *env;
+	shared_word *words; /* NULL: opened to look only */
 	atomic_int grow_err; /* of the last growth: the next write reports it */
 	/* Recycled transaction objects: read ones keep their cursors. */
 	_Atomic(struct lmdb_txn *) idle_read[NIDLE], idle_write[NIDLE];
@@ -336,6 +337,11 @@ static uint64_t lmdb_fact(struct kv *kv, enum kv_fact f)
 	return 0;
 }
 
+static shared_word *lmdb_words(struct kv *kv)
+{
+	return lmdb_of(kv)->words;
+}
+
 static int lmdb_reap(struct kv *kv)
 {
 	return env_reap_readers(lmdb_of(kv)->env, NULL);
@@ -349,6 +355,7 @@ static void lmdb_close(struct kv *kv)
 		lmdb_txn_free(atomic_load(&k->idle_read[i]));
 		lmdb_txn_free(atomic_load(&k->idle_write[i]));
 	}
+	words_close(k->words, KV_WORDS);
 	if (k->env)
 		(void)env_close(k->env);
 	free(k);
@@ -369,6 +376,7 @@ static const struct kv_ops lmdb_ops = {
 	.fact = lmdb_fact,
 	.count = lmdb_count,
 	.reap = lmdb_reap,
+	.words = lmdb_words,
 };
 
 /* Opening for a look must not make an empty database of some directory. */
@@ -407,8 +415,13 @@ int kv_lmdb_open(struct kv **ret, const struct kv_conf *conf, struct text *why)
 		return -ENOMEM;
 	k->kv.ops = &lmdb_ops;
 	err = env_open(&k->env, &c, why);
-	if (err)
+	if (!err && !conf->readonly)
+		err = words_open(&k->words, conf->dir, "turns", KV_WORDS, why);
+	if (err) {
+		if (k->env)
+			(void)env_close(k->env);
 		return err;
+	}
 	*ret = &steal_ptr(k)->kv;
 	return 0;
 }

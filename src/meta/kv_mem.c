@@ -34,6 +34,7 @@ struct mem_kv {
 	uint64_t serial, durable;
 	int (*before_sync)(void *arg, uint64_t serial);
 	void *arg;
+	shared_word words[KV_WORDS];
 };
 
 struct mem_txn {
@@ -427,6 +428,11 @@ static uint64_t mem_fact(struct kv *kv, enum kv_fact f)
 	return v;
 }
 
+static shared_word *mem_words(struct kv *kv)
+{
+	return mem_of(kv)->words;
+}
+
 static void mem_close(struct kv *kv)
 {
 	struct mem_kv *k = mem_of(kv);
@@ -452,6 +458,7 @@ static const struct kv_ops mem_ops = {
 	.close = mem_close,
 	.fact = mem_fact,
 	.count = mem_count,
+	.words = mem_words,
 };
 
 int kv_mem_open(struct kv **ret, const struct kv_conf *conf, struct text *why)

@@ -365,18 +365,20 @@ struct meta_new_segment {
 };
 /*
  * Publishes what was written to one file, in one transaction: first cuts published extents and size
- * at trunc_to (unless TESS_FILE_MAX + 1u), punches, then lays `ext` over what is there (later ones
- * win), adds segments, sets the size to max(size, new_size), accounts dead bytes, bumps the
- * generation. Segments whose last live byte went become garbage. A segment in `segs` that exists
- * already (a staged one that grows) has its length raised.
+ * at trunc_to (unless TESS_FILE_MAX + 1u), punches, then lays `ext` over what is there and was not
+ * written in a later turn (of equal ones the later extent wins), adds segments, sets the size to
+ * max(size, new_size), accounts dead bytes, bumps the generation. Segments whose last live byte went
+ * become garbage. A segment in `segs` that exists already (a staged one that grows) has its length
+ * raised.
  */
 #define META_NO_TRUNC (UINT64_C(1) << 63)
+#define META_TURN_MOVED UINT64_MAX	/* of an extent: the bytes that were there, in the turns they have */
 struct meta_publish {
 	uint64_t trunc_to;		/* META_NO_TRUNC, or cut here first */
 	uint64_t size;			/* file size afterwards is max(cut size, this) */
 	const struct tess_range  *punch;/* become holes, before ext */
 	unsigned npunch;
-	const struct tess_extent *ext;	/* ascending or not; later ones win */
+	const struct tess_extent *ext;	/* ascending or not */
 	unsigned next;
 	const struct meta_new_segment *segs;
 	unsigned nsegs;
@@ -387,6 +389,13 @@ struct meta_publish {
 	bool     kill_priv;		/* a write clears suid, sgid and security.capability */
 };
 int meta_publish(struct meta *m, uint64_t ino, const struct meta_publish *p, struct meta_attr *ret);
+/*
+ * The turn of a write to the file that begins now: larger than that of any write, by whichever session,
+ * that ended before. `last`: what the session's previous write to it got, or 0; the same again when
+ * nobody wrote in between. Lamport's logical clock (CACM 21(7), 1978), one for some files together. No
+ * transaction, no lock, no system call.
+ */
+uint64_t meta_turn(struct meta *m, uint64_t ino, uint64_t last);
 /* Several files in one transaction: a group of closes. errs[i] per file; the call fails only as a whole. */
 int meta_publish_many(struct meta *m, const uint64_t *inos, const struct meta_publish *p,
 		      unsigned n, int *errs);

@@ -19,6 +19,7 @@ struct meta {
 	uint64_t ino_next, ino_end;		/* ids in hand; by: lock */
 	uint64_t seg_next; /* by: lock; 0 in the low half: take a new high half */
 	atomic_bool fenced;
+	_Atomic uint64_t turn_floor;		/* of the session: above all turns of sessions that a restart of the host ended */
 	_Atomic int64_t relax;			/* ns; 0: exact */
 	_Atomic int64_t lease;			/* of the session that begins next */
 	atomic_uint relax_not;			/* marks, one bit each */
@@ -45,6 +46,9 @@ extern uint64_t change_log_max;	/* notes; tests lower it */
 int session_count_get(struct kv_txn *t, uint32_t *ret_sessions, uint32_t *ret_fenced);
 int session_count_put(struct kv_txn *t, uint32_t sessions, uint32_t fenced);
 int session_count_add(struct kv_txn *t, int sessions, int fenced);
+
+/* ---- turn.c ---- */
+void turn_begin(struct meta *m, uint64_t serial); /* of the commit that registered the session */
 
 /* ---- session.c ---- */
 int session_put(struct kv_txn *t, const struct meta_session *s);
@@ -158,8 +162,10 @@ int tally_apply(struct tally *y,
 
 /* Makes [off, end) of the file a hole. a->bytes and y follow. */
 int extent_cut(struct kv_txn *t, struct tally *y, struct meta_attr *a, uint64_t off, uint64_t end);
-/* Puts x into a hole; joins what continues it. */
+/* Puts x into a hole; joins what continues it and was written in the same turn. */
 int extent_put(struct kv_txn *t, struct tally *y, struct meta_attr *a, const struct tess_extent *x);
+/* Puts x where nothing of a later turn is. */
+int extent_lay(struct kv_txn *t, struct tally *y, struct meta_attr *a, const struct tess_extent *x);
 /* First extent that ends after off. -ENOENT past the last one of the file. Then extent_next(). */
 int extent_first(struct kv_txn *t, uint64_t ino, uint64_t off, struct tess_extent *ret);
 int extent_next(struct kv_txn *t, uint64_t ino, struct tess_extent *ret);

@@ -93,9 +93,7 @@ static int publish_apply(struct kv_txn *t, struct tally *y, struct meta_attr *a,
 		struct tess_extent x = p->ext[i];
 
 		x.off += base;
-		err = extent_cut(t, y, a, x.off, x.off + x.len);
-		if (!err)
-			err = extent_put(t, y, a, &x);
+		err = extent_lay(t, y, a, &x);
 	}
 	if (!err)
 		err = tally_apply(y, t);
@@ -190,6 +188,7 @@ struct clone_op {
 	struct meta_attr src, dst;
 	struct tess_extent *ext; /* owned by meta_clone() */
 	size_t n, cap;
+	uint64_t turn; /* of the destination's new bytes: they come after all that is written there */
 };
 
 static int clone_add(struct clone_op *o, const struct tess_extent *x)
@@ -215,9 +214,10 @@ static int clone_collect(struct kv_txn *t, struct clone_op *o, uint64_t end)
 	int err = extent_first(t, c->src, c->src_off, &x);
 
 	o->n = 0;
+	o->turn = change_noting(t) ? meta_turn(o->m, c->dst, 0) : 0;
 	while (!err && x.off < end) {
 		uint64_t skip = x.off < c->src_off ? c->src_off - x.off : 0;
-		struct tess_extent y = {x.off + skip, x.len - skip, x.seg, x.seg_off + skip};
+		struct tess_extent y = {x.off + skip, x.len - skip, x.seg, x.seg_off + skip, o->turn};
 
 		y.len = MIN(y.len, end - y.off);
 		y.off = y.off - c->src_off + c->dst_off;

@@ -233,6 +233,7 @@ int meta_session_begin(struct meta *m, const char *mountpoint, int64_t now, stru
 	}
 	scoped_lock(&m->lock);
 	m->seg_next = (uint64_t)o.self.id << 32 | 1;
+	turn_begin(m, o.self.joined);
 	atomic_store(&m->session, o.self.id);
 	atomic_store(&m->fenced, false);
 	return 0;

@@ -44,7 +44,7 @@ static void check_data(struct kv_val v)
 	if (codec_garbage_get(v, 1, &g) == 0)
 		same(buf, codec_garbage_put(buf, &g), v);
 	if (codec_extent_get(key_u64_u64(&k, 1, 4096), v, &ino, &x) == 0) {
-		struct fmt_extent f = {x.len, x.seg, x.seg_off};
+		struct fmt_extent f = {x.len, x.seg, x.seg_off, x.turn};
 
 		require(ino == 1 && x.off == 4096);
 		same(buf, codec_extent_put(buf, &f), v);

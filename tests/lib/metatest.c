@@ -170,7 +170,7 @@ int mt_publish(uint64_t ino, uint64_t off, uint64_t len, tess_segid *ret_seg)
 				      .owner = ino},
 				     csums,
 				     blocks};
-	struct tess_extent x = {off, len, s.seg.id, 0};
+	struct tess_extent x = {.off = off, .len = len, .seg = s.seg.id};
 	struct meta_publish p = {.trunc_to = META_NO_TRUNC,
 				 .size = off + len,
 				 .ext = &x,

@@ -84,7 +84,7 @@ static void make_file(struct file *f)
 	     at += rnd(gap)) {
 		unsigned len = MIN(1 + rnd(most), UNITS - at);
 
-		f->ext[f->next++] = (struct tess_extent){ at * f->unit, len * f->unit, 1, 0 };
+		f->ext[f->next++] = (struct tess_extent){ .off = at * f->unit, .len = len * f->unit, .seg = 1 };
 		memset(f->is_pub + at, 1, len);
 		at += len;
 		end = MAX(end, at);
@@ -252,7 +252,8 @@ static unsigned big_extents(const struct tess_map_view *v, struct tess_range r,
 
 	(void)v;
 	for (; first < MIN(end, (uint64_t)BIG) && n < max; first++)
-		ret[n++] = (struct tess_extent){ first * 4096, 4096, 1, first % 1024 * 4096 };
+		ret[n++] = (struct tess_extent){ .off = first * 4096, .len = 4096, .seg = 1,
+						   .seg_off = first % 1024 * 4096 };
 	return n;
 }
 

@@ -112,8 +112,8 @@ END_TEST
 
 START_TEST(extents_come_back)
 {
-	struct fmt_extent x = {4096, 0x100000002, 12};
-	uint8_t buf[FMT_EXTENT_LEN];
+	struct fmt_extent x = {.len = 4096, .seg = 0x100000002, .seg_off = 12};
+	uint8_t buf[FMT_EXTENT_MAX];
 	struct tess_extent y;
 	struct fmt_key k;
 	uint64_t ino;
@@ -354,7 +354,7 @@ static size_t sample(unsigned which, uint8_t *buf)
 	struct meta_segment s = some_segment();
 	struct meta_garbage g = {.serial = 9, .kind = (uint8_t)(1 + which / 7 % 4), .session = 5, .seg = s, .died = 4};
 	struct fmt_dentry d = {7, S_IFREG, "name", 4};
-	struct fmt_extent x = {4096, 2, 12};
+	struct fmt_extent x = {.len = 4096, .seg = 2, .seg_off = 12, .turn = 3};
 	struct meta_session p = {.id = 3, .host = "h", .boot = "b"};
 
 	switch (which % 7) {

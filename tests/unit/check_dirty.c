@@ -62,7 +62,7 @@ static void do_write(struct tess_range r)
 		model.state[r.off + i] = DIRTY_MEM + 1;
 		model.value[r.off + i] = p[i];
 	}
-	if (dirty_write(&d, r, p, SEGMENT) < 0)
+	if (dirty_write(&d, r, p, SEGMENT, 0) < 0)
 		ck_abort_msg("out of memory");
 }
 
@@ -112,7 +112,7 @@ static void do_publish(struct tess_range r)
 	struct dirty_node *n = dirty_next(&d, r.off);
 
 	while (n) {
-		struct tess_extent e = { dirty_off(n), n->len, n->seg, n->seg_off };
+		struct tess_extent e = { dirty_off(n), n->len, n->seg, n->seg_off, 0 };
 		bool stored = n->state == DIRTY_STORED;
 		uint64_t end = dirty_end(n);
 
@@ -177,7 +177,7 @@ static uint64_t write_run(uint64_t off, uint64_t total, uint64_t piece)
 	static char p[1 << 20];
 
 	for (uint64_t at = 0; at < total; at += piece)
-		CLEAN(dirty_write(&d, (struct tess_range){ off + at, piece }, p, 4u << 20));
+		CLEAN(dirty_write(&d, (struct tess_range){ off + at, piece }, p, 4u << 20, 0));
 	return off + total;
 }
 
@@ -232,14 +232,14 @@ START_TEST(an_overwrite_stays_in_place_unless_a_reader_holds_the_bytes)
 
 	memset(a, 'a', sizeof(a));
 	memset(b, 'b', sizeof(b));
-	CLEAN(dirty_write(&d, (struct tess_range){ 0, 4096 }, a, SEGMENT));
-	CLEAN(dirty_write(&d, (struct tess_range){ 100, 10 }, b, SEGMENT));
+	CLEAN(dirty_write(&d, (struct tess_range){ 0, 4096 }, a, SEGMENT, 0));
+	CLEAN(dirty_write(&d, (struct tess_range){ 100, 10 }, b, SEGMENT, 0));
 	ck_assert_uint_eq(d.nodes[DIRTY_MEM], 1);
 	n = dirty_next(&d, 0);
 	n->pinned = true;
 	struct buf *held = buf_ref(n->buf);
 
-	CLEAN(dirty_write(&d, (struct tess_range){ 200, 10 }, b, SEGMENT));
+	CLEAN(dirty_write(&d, (struct tess_range){ 200, 10 }, b, SEGMENT, 0));
 	ck_assert_int_eq(held->data[200], 'a');
 	ck_assert_uint_eq(d.bytes[DIRTY_MEM], 4096);
 	buf_unref(held);
@@ -258,7 +258,7 @@ START_TEST(a_failed_allocation_changes_nothing)
 
 		snprintf(spec, sizeof(spec), "alloc@%u=ENOMEM", i);
 		CLEAN(fault_set(spec));
-		e = dirty_write(&d, (struct tess_range){ 50000 + i * 3, 200000 }, p, SEGMENT);
+		e = dirty_write(&d, (struct tess_range){ 50000 + i * 3, 200000 }, p, SEGMENT, 0);
 		CLEAN(fault_set(NULL));
 		dirty_check(&d);
 		if (e == 0)

@@ -182,7 +182,7 @@ static int stray_csum(struct kv_txn *t, void *arg)
 
 static int put_extent(struct kv_txn *t, uint64_t ino, uint64_t off, struct fmt_extent x)
 {
-	uint8_t buf[FMT_EXTENT_LEN];
+	uint8_t buf[FMT_EXTENT_MAX];
 	struct fmt_key k;
 
 	return kv_put(t, KV_EXTENT, key_u64_u64(&k, ino, off),
@@ -191,17 +191,17 @@ static int put_extent(struct kv_txn *t, uint64_t ino, uint64_t off, struct fmt_e
 static int two_extents(struct kv_txn *t, void *arg)
 {
 	(void)arg;
-	return put_extent(t, file, 50, (struct fmt_extent){100, seg, 0});
+	return put_extent(t, file, 50, (struct fmt_extent){.len = 100, .seg = seg});
 }
 static int stray_extent(struct kv_txn *t, void *arg)
 {
 	(void)arg;
-	return put_extent(t, 4242, 0, (struct fmt_extent){100, seg, 0});
+	return put_extent(t, 4242, 0, (struct fmt_extent){.len = 100, .seg = seg});
 }
 static int past_segment(struct kv_txn *t, void *arg)
 {
 	(void)arg;
-	return put_extent(t, file, 0, (struct fmt_extent){10001, seg, 0});
+	return put_extent(t, file, 0, (struct fmt_extent){.len = 10001, .seg = seg});
 }
 static int bad_live(struct kv_txn *t, void *arg)
 {

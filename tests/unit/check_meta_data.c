@@ -161,7 +161,8 @@ static void op_publish(void)
 	for (unsigned i = 0; i < next; i++) {
 		uint32_t n = 1 + (uint32_t)mt_rnd(10), at = (uint32_t)mt_rnd(UNITS - n);
 
-		x[i] = (struct tess_extent){at * UNIT, n * UNIT, s.seg.id, (base + used) * UNIT};
+		x[i] = (struct tess_extent){.off = at * UNIT, .len = n * UNIT, .seg = s.seg.id,
+					     .seg_off = (base + used) * UNIT};
 		for (uint32_t u = 0; u < n; u++)
 			lay(f, at + u, (struct place){number, base + used + u});
 		used += n;
@@ -317,7 +318,7 @@ START_TEST(neighbours_of_one_segment_are_one_record)
 {
 	struct meta_new_segment s;
 	struct meta_totals t;
-	struct tess_extent x = {0, UNIT, 0, 0};
+	struct tess_extent x = {.len = UNIT};
 	struct meta_publish p = {
 		.trunc_to = META_NO_TRUNC, .ext = &x, .next = 1, .segs = &s, .nsegs = 1};
 
@@ -346,7 +347,7 @@ START_TEST(bad_publishes_change_nothing)
 	start(_i);
 	CLEAN(mt_publish(file[0], 0, 1000, NULL));
 	a = mt_attr(file[0]);
-	x = (struct tess_extent){0, 100, 12345, 0};
+	x = (struct tess_extent){.len = 100, .seg = 12345};
 	ck_assert_int_eq(meta_publish(mt, file[0], &p, NULL), -TESS_E_RECORD);
 	s = seg_new(false, 10);
 	x.seg = s.seg.id;
@@ -371,7 +372,7 @@ END_TEST
 START_TEST(appends_land_at_the_end_as_it_is_then)
 {
 	struct meta_new_segment s;
-	struct tess_extent x = {0, 1000, 0, 0};
+	struct tess_extent x = {.len = 1000};
 	struct meta_publish p = {.trunc_to = META_NO_TRUNC, .size = 1000, .ext = &x, .next = 1,
 				 .segs = &s, .nsegs = 1, .mtime = 70000, .append = true};
 	uint64_t before;
@@ -411,7 +412,7 @@ START_TEST(one_files_error_is_its_own)
 	start(_i);
 	for (unsigned i = 0; i < 3; i++) {
 		s[i] = seg_new(false, 10);
-		x[i] = (struct tess_extent){0, 1000, s[i].seg.id, 0};
+		x[i] = (struct tess_extent){.len = 1000, .seg = s[i].seg.id};
 		p[i] = (struct meta_publish){.trunc_to = META_NO_TRUNC,
 					     .size = 1000,
 					     .ext = &x[i],
@@ -467,7 +468,7 @@ END_TEST
 START_TEST(a_staged_segment_lives_dies_and_lives_again)
 {
 	struct meta_new_segment s;
-	struct tess_extent x = {0, 1000, 0, 0};
+	struct tess_extent x = {.len = 1000};
 	struct meta_publish p = {.trunc_to = META_NO_TRUNC,
 				 .size = 1000,
 				 .ext = &x,
@@ -509,7 +510,7 @@ START_TEST(sealing_checks_what_it_seals)
 {
 	static const uint32_t csums[4] = {1, 2, 3, 4};
 	struct meta_new_segment s, d;
-	struct tess_extent x = {0, 9000, 0, 0};
+	struct tess_extent x = {.len = 9000};
 	struct meta_publish p = {.trunc_to = META_NO_TRUNC,
 				 .size = 9000,
 				 .ext = &x,
@@ -548,7 +549,7 @@ START_TEST(a_dead_session_is_adopted)
 	struct meta_session list[4];
 	struct meta_segment got[2];
 	struct meta_new_segment s;
-	struct tess_extent x = {0, 1000, 0, 0};
+	struct tess_extent x = {.len = 1000};
 	struct meta_publish p = {.trunc_to = META_NO_TRUNC,
 				 .size = 1000,
 				 .ext = &x,
