@@ -169,7 +169,7 @@ struct io_file {
 	uint64_t         base_size;	/* of what is published at `generation` */
 	struct io_stream stream;	/* of reads through all handles */
 	int64_t          mtime;		/* of unpublished writes; 0: none */
-	uint64_t         turn;		/* of the newest write; 0: none yet */
+	uint64_t         turn, first_turn;	/* of the newest write, 0: none yet; of the first of the dirty bytes */
 	uint64_t         set_size;	/* a truncate's, to be published even without bytes; IO_NO_SIZE: none */
 	bool             appended;	/* some of the dirty bytes lie where the end was thought to be */
 	uint64_t         touches, sets;	/* how often those two were set: to the same value, perhaps */
@@ -288,6 +288,10 @@ void io_view_lost(struct io_file *f, tess_segid lost, bool again);
 /* The namespace has `generation` with `size`; unpublished changes stay on top of it. */
 void io_file_base_locked(struct io_file *f, uint64_t size, uint64_t generation);
 void io_file_size_locked(struct io_file *f);	/* anew: of what is published, and of changes on top of it */
+
+/* ---- yield.c ---- */
+/* Before a look at the dirty bytes of [off, end): those that others wrote over later and published go. */
+int io_yield(struct io_file *f, uint64_t off, uint64_t end);
 
 /* ---- interval.c ---- */
 void io_interval_pass(struct io *io);	/* the minder's: files whose time has come are published, by others */

@@ -592,6 +592,9 @@ static int read_plan_once(struct io_read_priv *v, struct tess_range *ret_ahead)
 
 	ret_ahead->len = 0;
 	parts_free(v);
+	e = io_yield(f, r->off, r->off + r->len);
+	if (e < 0)
+		return e;
 	lock_take(&f->lock);
 	v->planned = v->found = f->generation;
 	r->n = r->off < f->size ? MIN(r->len, f->size - r->off) : 0;

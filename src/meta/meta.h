@@ -396,6 +396,7 @@ int meta_publish(struct meta *m, uint64_t ino, const struct meta_publish *p, str
  * transaction, no lock, no system call.
  */
 uint64_t meta_turn(struct meta *m, uint64_t ino, uint64_t last);
+uint64_t meta_turn_last(const struct meta *m, uint64_t ino);	/* the largest so far */
 /* Several files in one transaction: a group of closes. errs[i] per file; the call fails only as a whole. */
 int meta_publish_many(struct meta *m, const uint64_t *inos, const struct meta_publish *p,
 		      unsigned n, int *errs);

@@ -19,9 +19,19 @@ void turn_begin(struct meta *m, uint64_t serial)
 	atomic_store(&m->turn_floor, serial * TURNS_PER_COMMIT);
 }
 
+static shared_word *turn_word(const struct meta *m, uint64_t ino)
+{
+	return &kv_words(m->kv)[hash64(ino) % KV_WORDS];
+}
+
+uint64_t meta_turn_last(const struct meta *m, uint64_t ino)
+{
+	return atomic_load(turn_word(m, ino));
+}
+
 uint64_t meta_turn(struct meta *m, uint64_t ino, uint64_t last)
 {
-	shared_word *w = &kv_words(m->kv)[hash64(ino) % KV_WORDS];
+	shared_word *w = turn_word(m, ino);
 	uint64_t now = atomic_load(w), next;
 
 	if (last && now == last)

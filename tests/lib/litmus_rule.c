@@ -27,7 +27,7 @@ struct event {
 	int64_t	     t0, t1, published;
 	long	     lo, hi;	/* EV_SIZE: the new size is lo */
 	char	     c;		/* the byte, or the name */
-	bool	     mapped;
+	bool	     mapped, punched;
 };
 
 struct object {
@@ -153,10 +153,20 @@ static bool rule_must_name(const struct history *h, const struct event *e, const
 				      rule_forgotten(late, e, r) <= r->refresh);
 }
 
+/*
+ * Bytes lie in the order they were written in, whoever publishes first. A store to a mapping is written at its
+ * publish; a hole is none of the writes that have an order.
+ */
+static bool rule_written_before(const struct event *a, const struct event *b)
+{
+	return a->kind == EV_BYTES && b->kind == EV_BYTES && !b->punched &&
+	       (a->mapped ? a->published : a->t1) < b->t0;
+}
+
 /* a came before b for everybody. */
 static bool rule_before(const struct history *h, const struct event *a, const struct event *b)
 {
-	if (a->t1 == BEFORE)
+	if (a->t1 == BEFORE || rule_written_before(a, b))
 		return true;
 	return (a->mount == b->mount ? a->t1 : rule_latest(h, a, b->mount)) < b->t0;
 }
@@ -388,6 +398,7 @@ static void hist_write(struct history *h, unsigned i)
 	e->hi = s->off + s->len;
 	e->c = s->op == OP_PUNCH ? '.' : s->fill;
 	e->mapped = s->op == OP_MWRITE;
+	e->punched = s->op == OP_PUNCH;
 	if ((s->op == OP_FTRUNC && rule_mode(h) == LIT_COMMIT) || f->sync)
 		e->published = e->t1;
 }
