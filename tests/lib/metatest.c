@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/text.h"
+#include "meta/meta_impl.h"
 
 #include <ftw.h>
 #include <stdio.h>
@@ -10,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-struct meta *mt;
+struct meta *mt, *mt_s[MT_SESSIONS];
 char mt_dir[256];
 static uint64_t rnd_state = 88172645463325252;
 
@@ -41,6 +42,45 @@ void mt_open(int engine)
 	clean(meta_format(kv, &super, NULL, NOW));
 	clean(meta_open(&mt, kv, &why));
 	clean(meta_session_begin(mt, "/mnt", NOW, &why));
+	memset(mt_s, 0, sizeof(mt_s));
+	mt_s[0] = mt;
+}
+
+void mt_join(unsigned s)
+{
+	if (!mt_s[s])
+		clean(meta_open(&mt_s[s], meta_kv(mt), NULL));
+	clean(meta_session_begin(mt_s[s], "/mnt2", NOW, NULL));
+}
+
+void mt_leave(unsigned s)
+{
+	clean(meta_session_end(mt_s[s]));
+}
+
+void mt_leave_others(void)
+{
+	for (unsigned s = 1; s < MT_SESSIONS; s++) {
+		if (!mt_s[s])
+			continue;
+		mt_leave(s);
+		mt_s[s]->kv = NULL;
+		meta_close(mt_s[s]);
+		mt_s[s] = NULL;
+	}
+}
+
+bool mt_in(unsigned s)
+{
+	return mt_s[s] && meta_session_id(mt_s[s]);
+}
+
+bool mt_alone(void)
+{
+	for (unsigned s = 1; s < MT_SESSIONS; s++)
+		if (mt_in(s))
+			return false;
+	return true;
 }
 
 static void tell(void *arg, const struct meta_finding *f)
@@ -61,6 +101,7 @@ int mt_check(bool repair)
 void mt_close(void)
 {
 	(void)fault_set(NULL);
+	mt_leave_others();
 	ck_assert_int_eq(mt_check(false), 0);
 	meta_close(mt);
 	(void)nftw(mt_dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);

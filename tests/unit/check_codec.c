@@ -133,6 +133,39 @@ START_TEST(extents_come_back)
 }
 END_TEST
 
+START_TEST(an_extent_has_a_turn_or_is_shorter)
+{
+	struct fmt_extent x = {.len = 4096, .seg = 0x100000002, .seg_off = 12};
+	uint8_t buf[FMT_EXTENT_MAX + 8];
+	struct tess_extent y;
+	struct fmt_key k;
+	struct kv_val key = key_u64_u64(&k, 5, 0);
+	uint64_t ino;
+	size_t n = codec_extent_put(buf, &x);
+
+	ck_assert_uint_eq(n, FMT_EXTENT_MAX - 8);
+	y.turn = 1;
+	CLEAN(codec_extent_get(key, kv_val(buf, n), &ino, &y));
+	ck_assert_uint_eq(y.turn, 0);
+	/* No turn is said by none, and there is no other way. */
+	for (size_t i = 1; i <= 16; i++) {
+		memset(buf + n, 0, 16);
+		ck_assert_int_eq(codec_extent_get(key, kv_val(buf, n + i), &ino, &y), -TESS_E_RECORD);
+		memset(buf + n, 1, 16);
+		ck_assert_int_eq(codec_extent_get(key, kv_val(buf, n + i), &ino, &y),
+				 i == 8 ? 0 : -TESS_E_RECORD);
+	}
+	for (unsigned i = 0; i < 64; i++) {
+		x.turn = UINT64_C(1) << i | 1;
+		n = codec_extent_put(buf, &x);
+		ck_assert_uint_eq(n, FMT_EXTENT_MAX);
+		CLEAN(codec_extent_get(key, kv_val(buf, n), &ino, &y));
+		ck_assert(y.turn == x.turn && y.len == x.len && y.seg == x.seg && y.seg_off == x.seg_off);
+		ck_assert_int_eq(codec_extent_get(key, kv_val(buf, n - 1), &ino, &y), -TESS_E_RECORD);
+	}
+}
+END_TEST
+
 static struct meta_segment some_segment(void)
 {
 	struct meta_segment s = {.id = rnd() | 1,
@@ -331,7 +364,11 @@ static void try_all(const uint8_t *bytes, size_t n)
 		ck_assert(codec_garbage_put(out, &garbage) == n && memcmp(out, p, n) == 0);
 	if (codec_session_get(v, 1, &session) == 0)
 		ck_assert(codec_session_put(out, &session) == n && memcmp(out, p, n) == 0);
-	(void)codec_extent_get(key_u64_u64(&k, 1, 0), v, &x, &ext);
+	if (codec_extent_get(key_u64_u64(&k, 1, 0), v, &x, &ext) == 0) {
+		struct fmt_extent e = {ext.len, ext.seg, ext.seg_off, ext.turn};
+
+		ck_assert(codec_extent_put(out, &e) == n && memcmp(out, p, n) == 0);
+	}
 	(void)codec_extent_get(v, v, &x, &ext);
 	(void)codec_super_get(v, &super);
 	(void)codec_bytes_get(v, FMT_XATTR, &b);
@@ -397,6 +434,7 @@ START_TEST(no_bytes_make_a_reader_stumble)
 END_TEST
 
 UNIT_MAIN("codec", inodes_come_back, an_inode_is_one_length_and_means_something, dentries_come_back,
-	  extents_come_back, segments_and_garbage_come_back, sessions_come_back, changes_come_back,
-	  the_super_record_comes_back, a_changed_super_record_is_refused_with_its_reason,
+	  extents_come_back, an_extent_has_a_turn_or_is_shorter, segments_and_garbage_come_back,
+	  sessions_come_back, changes_come_back, the_super_record_comes_back,
+	  a_changed_super_record_is_refused_with_its_reason,
 	  no_bytes_make_a_reader_stumble)
