@@ -59,7 +59,8 @@ int io_yield(struct io_file *f, uint64_t off, uint64_t end)
 	int e = 0;
 
 	lock_take(&f->lock);
-	look = contested_locked(f) && overlaps_locked(f, off, end);
+	/* The administrator gets what was written here, not what others put there since. */
+	look = !f->rescuing && contested_locked(f) && overlaps_locked(f, off, end);
 	lock_drop(&f->lock);
 	if (!look)
 		return 0;
