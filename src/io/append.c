@@ -15,7 +15,6 @@
 struct append {
 	struct io_file         *f;
 	struct meta_layout      layout;
-	uint64_t                turn;
 	struct tess_extent      ext[APPEND_PIECES];
 	struct meta_new_segment segs[APPEND_PIECES];
 	unsigned                n;
@@ -35,7 +34,7 @@ static int append_store(struct append *a, struct tess_req *req, const char *p, s
 
 		if (e < 0)
 			return e;
-		a->ext[a->n] = (struct tess_extent){ off, n, s->node.key, at, a->turn };
+		a->ext[a->n] = (struct tess_extent){ .off = off, .len = n, .seg = s->node.key, .seg_off = at };
 		a->segs[a->n].seg = (struct meta_segment){
 			.id = s->node.key, .cls = a->layout.cls, .state = META_STAGED,
 			.len = at + n, .owner = TESS_PACKED_INO,
@@ -95,9 +94,6 @@ int io_append(struct io_file *f, struct tess_req *req, const void *p, size_t len
 	if (e < 0)
 		return e;
 	a->f = f;
-	lock_take(&f->lock);
-	a->turn = f->turn = meta_turn(f->io->meta, f->ino, f->turn);
-	lock_drop(&f->lock);
 	e = append_store(a, req, p, len);
 	if (e == 0)
 		e = append_publish(a, len, &attr);

@@ -169,7 +169,6 @@ struct io_file {
 	uint64_t         base_size;	/* of what is published at `generation` */
 	struct io_stream stream;	/* of reads through all handles */
 	int64_t          mtime;		/* of unpublished writes; 0: none */
-	uint64_t         turn, first_turn;	/* of the newest write, 0: none yet; of the first of the dirty bytes */
 	uint64_t         set_size;	/* a truncate's, to be published even without bytes; IO_NO_SIZE: none */
 	bool             appended;	/* some of the dirty bytes lie where the end was thought to be */
 	uint64_t         touches, sets;	/* how often those two were set: to the same value, perhaps */

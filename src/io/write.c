@@ -37,10 +37,7 @@ int io_write(struct io_file *f, struct tess_req *req, uint64_t off, const void *
 	scoped_lock(&f->lock);
 	if (f->rescued || meta_fenced(io->meta))
 		return -TESS_E_FENCED;
-	f->turn = meta_turn(io->meta, f->ino, f->turn);
-	if (f->dirty.tree.n == 0)
-		f->first_turn = f->turn;
-	e = dirty_write(&f->dirty, r, p, f->lay.layout.segment_size, f->turn);
+	e = dirty_write(&f->dirty, r, p, f->lay.layout.segment_size, meta_turn(io->meta, f->ino, r));
 	if (e < 0)
 		return e;
 	f->size = MAX(f->size, end);

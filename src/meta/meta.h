@@ -378,7 +378,7 @@ struct meta_publish {
 	uint64_t size;			/* file size afterwards is max(cut size, this) */
 	const struct tess_range  *punch;/* become holes, before ext */
 	unsigned npunch;
-	const struct tess_extent *ext;	/* ascending or not */
+	const struct tess_extent *ext;	/* ascending or not; with `append` their turns are taken here */
 	unsigned next;
 	const struct meta_new_segment *segs;
 	unsigned nsegs;
@@ -390,13 +390,14 @@ struct meta_publish {
 };
 int meta_publish(struct meta *m, uint64_t ino, const struct meta_publish *p, struct meta_attr *ret);
 /*
- * The turn of a write to the file that begins now: larger than that of any write, by whichever session,
- * that ended before. `last`: what the session's previous write to it got, or 0; the same again when
- * nobody wrote in between. Lamport's logical clock (CACM 21(7), 1978), one for some files together. No
- * transaction, no lock, no system call.
+ * The turn of a write to the range that begins now: not below that of any write to it, by whichever
+ * session, that ended before, and above those of other sessions. Lamport's logical clock (CACM 21(7),
+ * 1978), one for each region of a file. No transaction, no lock, no system call. Needs words: not of a
+ * namespace that was opened to look only.
  */
-uint64_t meta_turn(struct meta *m, uint64_t ino, uint64_t last);
-uint64_t meta_turn_last(const struct meta *m, uint64_t ino);	/* the largest so far */
+uint64_t meta_turn(struct meta *m, uint64_t ino, struct tess_range r);
+/* Nobody has taken another turn of any of the range since this one was. */
+bool meta_turn_stands(const struct meta *m, uint64_t ino, struct tess_range r, uint64_t turn);
 /* Several files in one transaction: a group of closes. errs[i] per file; the call fails only as a whole. */
 int meta_publish_many(struct meta *m, const uint64_t *inos, const struct meta_publish *p,
 		      unsigned n, int *errs);

@@ -24,6 +24,7 @@ struct meta {
 	_Atomic int64_t lease;			/* of the session that begins next */
 	atomic_uint relax_not;			/* marks, one bit each */
 	struct trace_group stats;		/* of kv's counters */
+	shared_word turns[KV_WORDS];		/* what this session put into the words last */
 };
 /* A replaced one stays until close: meta_super() lent it. */
 struct meta_super_box {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Publishing what was written, and sharing it. The hot path: O(log n) an extent, each record once.
  */
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/range.h"
@@ -69,20 +70,25 @@ static int publish_check(struct kv_txn *t, struct tally *y, const struct meta_at
 /* ---- one file ---- */
 
 /*
- * The clock ticks each 4 ms, and who compares (mtime, size) must see two changes within a tick. A time
- * that a user set far ahead is not held on to.
+ * The clock ticks each 4 ms, and who compares (mtime, size) must see two changes within a tick. Who wrote
+ * first may publish last, which takes no time back. One that a user set far ahead is not held on to.
  */
 static int64_t publish_mtime(int64_t was, int64_t now)
 {
-	return now <= was && was - now < PUBLISH_TICK ? was + 1 : now;
+	bool past = was - now < PUBLISH_TICK || was <= clock_wall_coarse();
+
+	return now <= was && past ? was + 1 : now;
 }
 
 static int publish_apply(struct kv_txn *t, struct tally *y, struct meta_attr *a,
 			 const struct meta_publish *p)
 {
-	uint64_t base = publish_base(a, p);
+	uint64_t base = publish_base(a, p), end_turn = 0;
 	int err = 0;
 
+	/* Where it goes is known only now. */
+	if (p->append)
+		end_turn = meta_turn(y->m, a->ino, (struct tess_range){base, p->size});
 	if (p->trunc_to != META_NO_TRUNC && p->trunc_to < a->size) {
 		err = extent_cut(t, y, a, p->trunc_to, UINT64_MAX);
 		a->size = p->trunc_to;
@@ -93,6 +99,7 @@ static int publish_apply(struct kv_txn *t, struct tally *y, struct meta_attr *a,
 		struct tess_extent x = p->ext[i];
 
 		x.off += base;
+		x.turn = MAX(x.turn, end_turn);
 		err = extent_lay(t, y, a, &x);
 	}
 	if (!err)
@@ -214,7 +221,7 @@ static int clone_collect(struct kv_txn *t, struct clone_op *o, uint64_t end)
 	int err = extent_first(t, c->src, c->src_off, &x);
 
 	o->n = 0;
-	o->turn = change_noting(t) ? meta_turn(o->m, c->dst, 0) : 0;
+	o->turn = change_noting(t) ? meta_turn(o->m, c->dst, (struct tess_range){c->dst_off, c->len}) : 0;
 	while (!err && x.off < end) {
 		uint64_t skip = x.off < c->src_off ? c->src_off - x.off : 0;
 		struct tess_extent y = {x.off + skip, x.len - skip, x.seg, x.seg_off + skip, o->turn};

@@ -17,6 +17,12 @@
 
 static uint64_t file;
 
+/* Of a page, all of it one region. */
+static uint64_t turn(struct meta *m)
+{
+	return meta_turn(m, file, (struct tess_range){4096, 4096});
+}
+
 static void start(int engine, unsigned sessions)
 {
 	mt_open(engine);
@@ -30,20 +36,65 @@ START_TEST(a_turn_is_kept_while_nobody_else_writes)
 	uint64_t a, b, c;
 
 	start(_i, 2);
-	a = meta_turn(mt_s[0], file, 0);
+	a = turn(mt_s[0]);
 	for (unsigned i = 0; i < 5; i++)
-		ck_assert_uint_eq(meta_turn(mt_s[0], file, a), a);
-	b = meta_turn(mt_s[1], file, 0);
+		ck_assert_uint_eq(turn(mt_s[0]), a);
+	b = turn(mt_s[1]);
 	ck_assert_uint_gt(b, a);
-	ck_assert_uint_eq(meta_turn(mt_s[1], file, b), b);
-	c = meta_turn(mt_s[0], file, a);
+	ck_assert_uint_eq(turn(mt_s[1]), b);
+	c = turn(mt_s[0]);
 	ck_assert_uint_gt(c, b);
-	ck_assert_uint_gt(meta_turn(mt_s[1], file, b), c);
-	/* Who has written nothing yet has no turn to keep, even if it is ours that is the last. */
-	a = meta_turn(mt_s[0], file, 0);
-	b = meta_turn(mt_s[0], file, 0);
-	ck_assert_uint_gt(b, a);
-	ck_assert_uint_gt(meta_turn(mt_s[0], file, a), b);
+	ck_assert_uint_gt(turn(mt_s[1]), c);
+	mt_close();
+}
+END_TEST
+
+#define REGION (UINT64_C(256) << 10)
+
+static uint64_t turn_at(unsigned s, uint64_t off, uint64_t len)
+{
+	return meta_turn(mt_s[s], file, (struct tess_range){off, len});
+}
+
+/* Streams of two mounts in halves of their own, and a write over the border. */
+START_TEST(regions_have_turns_of_their_own)
+{
+	uint64_t a, b, c;
+
+	start(_i, 2);
+	a = turn_at(0, 0, 4096);
+	b = turn_at(1, 8 * REGION, 4096);
+	for (uint64_t at = 4096; at < 4 * REGION; at += 50000) {
+		ck_assert_uint_eq(turn_at(0, at, 50000), a);
+		ck_assert_uint_eq(turn_at(1, 8 * REGION + at, 50000), b);
+	}
+	ck_assert(meta_turn_stands(mt_s[1], file, (struct tess_range){0, 4 * REGION}, a));
+	/* One turn for all of a write, above the other's and again its own everywhere. */
+	c = turn_at(0, 3 * REGION, 6 * REGION);
+	ck_assert(c > a && c > b);
+	ck_assert(!meta_turn_stands(mt_s[1], file, (struct tess_range){0, 4 * REGION}, a));
+	ck_assert(meta_turn_stands(mt_s[1], file, (struct tess_range){0, 2 * REGION}, a));
+	ck_assert_uint_eq(turn_at(0, 5 * REGION, 1), c);
+	ck_assert_uint_gt(turn_at(1, 9 * REGION - 1, 1), c);
+	ck_assert_uint_eq(turn_at(1, 11 * REGION, 1), b);
+	/* Everything there is, in both directions. */
+	c = turn_at(1, 0, UINT64_MAX);
+	ck_assert_uint_gt(c, turn_at(1, 0, 1) - 1);
+	ck_assert_uint_gt(turn_at(0, UINT64_C(1) << 60, 1), c);
+	mt_close();
+}
+END_TEST
+
+/* Files of one mount that share a word by hash: it finds its own number, whichever file it was for. */
+START_TEST(a_mount_does_not_contend_with_itself)
+{
+	uint64_t a;
+
+	start(_i, 2);
+	a = meta_turn(mt_s[0], file, (struct tess_range){0, 1});
+	for (unsigned round = 0; round < 2; round++)
+		for (uint64_t ino = 100; ino < 100 + 2 * KV_WORDS; ino++)
+			ck_assert_uint_eq(meta_turn(mt_s[0], ino, (struct tess_range){0, 1}), a);
 	mt_close();
 }
 END_TEST
@@ -65,14 +116,14 @@ static void *take_turns(void *arg)
 	uint64_t last = 0;
 
 	for (unsigned i = 0; i < TAKES; i++) {
-		uint64_t before = atomic_load(&handed_out), keep = i % 64 ? last : 0;
-		uint64_t t = meta_turn(mt_s[self % MT_SESSIONS], file, keep), max = before;
+		uint64_t before = atomic_load(&handed_out);
+		uint64_t t = turn(mt_s[self % MT_SESSIONS]), max = before;
 
-		if (t < before || (t == before && t != keep) || t < last)
+		if (t < before || t < last)
 			atomic_fetch_add(&wrong, 1);
 		while (max < t && !atomic_compare_exchange_weak(&handed_out, &max, t))
 			;
-		taken[self * TAKES + i] = (struct taken){last = t, self};
+		taken[self * TAKES + i] = (struct taken){last = t, self % MT_SESSIONS};
 	}
 	return NULL;
 }
@@ -84,7 +135,7 @@ static int by_turn(const void *a, const void *b)
 	return (x->turn > y->turn) - (x->turn < y->turn);
 }
 
-START_TEST(no_turn_is_two_writers)
+START_TEST(no_turn_is_two_sessions)
 {
 	unsigned self[THREADS];
 	pthread_t t[THREADS];
@@ -120,16 +171,16 @@ START_TEST(a_later_session_starts_above)
 
 	start(_i, 2);
 	ck_assert_uint_gt(floor_of(1), floor_of(0));
-	a = meta_turn(mt_s[0], file, 0);
+	a = turn(mt_s[0]);
 	ck_assert_uint_ge(a, floor_of(0));
-	b = meta_turn(mt_s[1], file, 0);
+	b = turn(mt_s[1]);
 	ck_assert(b > a && b >= floor_of(1));
 	/* The older one goes on behind the younger, not at its own start. */
-	ck_assert_uint_eq(meta_turn(mt_s[0], file, a), b + 1);
+	ck_assert_uint_eq(turn(mt_s[0]), b + 1);
 	mt_join(2);
 	for (unsigned i = 0; i < KV_WORDS; i++)
 		atomic_store(&kv_words(meta_kv(mt))[i], 0);
-	ck_assert_uint_gt(meta_turn(mt_s[2], file, 0), b + 1);
+	ck_assert_uint_gt(turn(mt_s[2]), b + 1);
 	mt_close();
 }
 END_TEST
@@ -153,7 +204,7 @@ START_TEST(turns_go_on_when_their_file_is_lost)
 
 	start(1, 2);
 	for (unsigned i = 0; i < 100000; i++)
-		top = meta_turn(mt_s[i % 2], file, 0);
+		top = turn(mt_s[i % 2]);
 	mt_leave_others();
 	if (_i)
 		mt_leave(0); /* else it died */
@@ -164,7 +215,7 @@ START_TEST(turns_go_on_when_their_file_is_lost)
 	mt_join(1);
 	/* Both of them, not only the younger. */
 	for (unsigned s = 0; s < 2; s++)
-		ck_assert_uint_gt(meta_turn(mt_s[s], file, 0), top);
+		ck_assert_uint_gt(turn(mt_s[s]), top);
 	mt_close();
 }
 END_TEST
@@ -187,10 +238,10 @@ static void other_process(int in, int out)
 	uint64_t t;
 
 	reopen();
-	t = meta_turn(mt, file, 0);
+	t = turn(mt);
 	say(out, t);
 	(void)hear(in);
-	say(out, meta_turn(mt, file, t));
+	say(out, turn(mt));
 	(void)hear(in);
 	CLEAN(meta_session_end(mt));
 	meta_close(mt);
@@ -213,12 +264,12 @@ START_TEST(processes_take_turns_from_one_word)
 		other_process(to[0], from[1]);
 	a = hear(from[0]);
 	reopen();
-	b = meta_turn(mt, file, 0);
+	b = turn(mt);
 	ck_assert_uint_gt(b, a);
 	say(to[1], 0);
 	c = hear(from[0]);
 	ck_assert_uint_eq(c, b + 1);
-	ck_assert_uint_eq(meta_turn(mt, file, b), c + 1);
+	ck_assert_uint_eq(turn(mt), c + 1);
 	say(to[1], 0);
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_int_eq(status, 0);
@@ -269,7 +320,7 @@ START_TEST(no_room_for_the_words_fails_the_opening)
 	kv_close(kv);
 	CLEAN(fault_set(NULL));
 	reopen();
-	ck_assert_uint_gt(meta_turn(mt, file, 0), 0);
+	ck_assert_uint_gt(turn(mt), 0);
 	mt_close();
 }
 END_TEST
@@ -282,7 +333,9 @@ int main(void)
 	suite_add_tcase(s, c);
 	tcase_set_timeout(c, 100);
 	tcase_add_loop_test(c, a_turn_is_kept_while_nobody_else_writes, 0, 2);
-	tcase_add_loop_test(c, no_turn_is_two_writers, 0, 2);
+	tcase_add_loop_test(c, regions_have_turns_of_their_own, 0, 2);
+	tcase_add_loop_test(c, a_mount_does_not_contend_with_itself, 0, 2);
+	tcase_add_loop_test(c, no_turn_is_two_sessions, 0, 2);
 	tcase_add_loop_test(c, a_later_session_starts_above, 0, 2);
 	tcase_add_loop_test(c, turns_go_on_when_their_file_is_lost, 0, 2);
 	tcase_add_test(c, processes_take_turns_from_one_word);

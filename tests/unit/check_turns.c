@@ -17,9 +17,10 @@
 
 /* ---- the oracle: files of units, each a hole or a place in a segment and when it was written ---- */
 
-#define UNITS 256u
-#define UNIT  100u
+#define UNITS 256u	/* of a file: four regions that have turns of their own */
+#define UNIT  4096u
 #define FILES 3u
+#define WHOLE ((struct tess_range){0, UNITS * UNIT})
 #define SEGS  40000u
 
 struct place {
@@ -125,7 +126,7 @@ struct pub {
 
 static void pub_begin(struct pub *b, unsigned s, unsigned f, bool staged)
 {
-	static const uint32_t csums[64];
+	static const uint32_t csums[PIECES * UNITS];
 
 	*b = (struct pub){.s = s, .f = f, .p = {.trunc_to = META_NO_TRUNC}};
 	b->number = staged ? open_seg : 0;
@@ -460,8 +461,8 @@ START_TEST(a_clone_comes_after_all_that_was_written)
 	start(_i, 2);
 	c.src = file[0];
 	c.dst = file[1];
-	put(0, 0, 0, 4, meta_turn(mt_s[0], file[0], 0));
-	a = meta_turn(mt_s[1], file[1], 0);
+	put(0, 0, 0, 4, meta_turn(mt_s[0], file[0], WHOLE));
+	a = meta_turn(mt_s[1], file[1], WHOLE);
 	CLEAN(meta_clone(mt_s[0], &c, NOW, NULL));
 	CLEAN(meta_map(mt, file[1], (struct tess_range){0, 4 * UNIT}, map));
 	ck_assert_uint_gt(map->pieces[0].ext.turn, a);
@@ -470,7 +471,7 @@ START_TEST(a_clone_comes_after_all_that_was_written)
 	size[1] = 4;
 	put(1, 1, 0, 3, a);
 	expect_file(1);
-	b = meta_turn(mt_s[1], file[1], a);
+	b = meta_turn(mt_s[1], file[1], WHOLE);
 	ck_assert_uint_gt(b, map->pieces[0].ext.turn);
 	put(1, 1, 1, 1, b);
 	expect_file(1);
@@ -563,8 +564,11 @@ END_TEST
 /* ---- the random one: sessions write, publish in any order, come and go ---- */
 
 static uint64_t dirty[MT_SESSIONS][FILES][UNITS]; /* turn of what is written and not published; 0: nothing */
-static uint64_t last[MT_SESSIONS][FILES];
-static uint64_t newest[FILES];
+/* Of each unit: the last turn, and whose it was. */
+static struct {
+	uint64_t turn;
+	unsigned by;
+} newest[FILES][UNITS];
 
 static unsigned some_session(void)
 {
@@ -587,12 +591,13 @@ static void op_write(void)
 {
 	unsigned s = some_session(), f = (unsigned)mt_rnd(FILES);
 	struct tess_range r = some_units();
-	uint64_t t = meta_turn(mt_s[s], file[f], last[s][f]);
+	uint64_t t = meta_turn(mt_s[s], file[f], (struct tess_range){r.off * UNIT, r.len * UNIT});
 
-	ck_assert(t > newest[f] || (t == newest[f] && t == last[s][f]));
-	newest[f] = last[s][f] = t;
-	for (uint64_t u = r.off; u < r.off + r.len; u++)
-		dirty[s][f][u] = t;
+	for (uint64_t u = r.off; u < r.off + r.len; u++) {
+		ck_assert(t > newest[f][u].turn || (t == newest[f][u].turn && s == newest[f][u].by));
+		newest[f][u].turn = dirty[s][f][u] = t;
+		newest[f][u].by = s;
+	}
 }
 
 /* Of what is dirty in r as much as goes into one publish; false: there was none. */
@@ -680,7 +685,6 @@ static void op_come_or_go(void)
 	}
 	for (unsigned f = 0; f < FILES; f++)
 		publish_all(s, f);
-	memset(last[s], 0, sizeof(last[s]));
 	mt_leave(s);
 }
 
@@ -692,22 +696,23 @@ static void op_move(void)
 	put(some_session(), f, (uint32_t)r.off, (uint32_t)r.len, META_TURN_MOVED);
 }
 
-/* What a clone's bytes came to be written in. */
-static void clone_turn(unsigned g, uint64_t at, uint64_t n)
+/* What the bytes of a clone by session s came to be written in. */
+static void clone_turn(unsigned s, unsigned g, uint64_t at, uint64_t n)
 {
 	static struct meta_map map;
-	uint64_t t = newest[g];
+	uint64_t t = 0;
 
 	CLEAN(meta_map(mt, file[g], (struct tess_range){at * UNIT, n * UNIT}, &map));
-	for (unsigned i = 0; i < map.npieces && !mt_alone(); i++)
-		if (map.pieces[i].ext.seg) {
+	for (unsigned i = 0; i < map.npieces; i++)
+		if (map.pieces[i].ext.seg)
 			t = map.pieces[i].ext.turn;
-			ck_assert_uint_gt(t, newest[g]);
-		}
-	newest[g] = t;
 	for (uint64_t u = at; u < at + n; u++) {
-		want[g][u].turn = t;
-		want[g][u].stored = mt_alone() ? 0 : t;
+		want[g][u].turn = want[g][u].stored = t;
+		if (!t)
+			continue;
+		ck_assert(t > newest[g][u].turn || (t == newest[g][u].turn && s == newest[g][u].by));
+		newest[g][u].turn = t;
+		newest[g][u].by = s;
 	}
 }
 
@@ -733,7 +738,7 @@ static void op_clone(void)
 	memcpy(copy, &want[f][r.off], (end - r.off) * sizeof(*copy));
 	memcpy(&want[g][to], copy, (end - r.off) * sizeof(*copy));
 	size[g] = MAX(size[g], to + end - r.off);
-	clone_turn(g, to, end - r.off);
+	clone_turn(s, g, to, end - r.off);
 }
 
 static void op_any(void)
@@ -763,7 +768,6 @@ START_TEST(sessions_follow_the_oracle)
 
 	start(_i % 2, 2);
 	memset(dirty, 0, sizeof(dirty));
-	memset(last, 0, sizeof(last));
 	memset(newest, 0, sizeof(newest));
 	mt_rnd_seed((uint64_t)_i + 1);
 	for (unsigned i = 0; i < rounds; i++) {
