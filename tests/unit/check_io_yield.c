@@ -158,6 +158,29 @@ START_TEST(stored_bytes_give_way_too)
 }
 END_TEST
 
+/* The cut takes away what would have been given way to. */
+START_TEST(nothing_gives_way_to_what_a_cut_will_take)
+{
+	struct meta_attr a;
+	char c = 0;
+
+	both();
+	CLEAN(io_truncate(mine, &t.req, 0, NS_PER_S));
+	put(mine, 0, 100, 'm');
+	put(theirs, 0, 100, 't');
+	CLEAN(iotest_publish(&t, theirs));
+	ck_assert_int_eq(io_read_sync(mine, &t.req, 50, &c, 1), 1);
+	ck_assert_int_eq(c, 'm');
+	CLEAN(iotest_publish(&t, mine));
+	CLEAN(meta_getattr(t.meta, iotest_ino(&t, 1), &a));
+	ck_assert_uint_eq(a.size, 100);
+	CLEAN(io_file_refresh(theirs));
+	ck_assert_int_eq(io_read_sync(theirs, &t.req, 50, &c, 1), 1);
+	ck_assert_int_eq(c, 'm');
+	both_close();
+}
+END_TEST
+
 static void *publish_main(void *arg)
 {
 	if (iotest_publish(&t, arg) < 0)
@@ -276,6 +299,7 @@ int main(void)
 		what_was_written_last_stays_on_top,
 		only_what_is_read_gives_way,
 		stored_bytes_give_way_too,
+		nothing_gives_way_to_what_a_cut_will_take,
 		a_publish_under_way_is_no_hindrance,
 		who_writes_alone_asks_nothing,
 		a_namespace_that_fails_is_an_error_and_no_old_bytes,

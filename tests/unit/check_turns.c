@@ -2,6 +2,7 @@
 /* layer: meta */
 /* Turns: what was written later stays, in whatever order sessions publish, and however they come and go. */
 #include "../lib/metatest.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/htab.h"
@@ -561,6 +562,26 @@ START_TEST(each_failure_leaves_all_as_it_was)
 }
 END_TEST
 
+/* Who wrote first may publish last; what a user set ahead of the clock gives way to a write. */
+START_TEST(no_publish_takes_time_back)
+{
+	struct meta_publish p = {.trunc_to = META_NO_TRUNC, .mtime = 5 * NS_PER_S};
+	struct meta_attr a;
+
+	start(_i, 1);
+	CLEAN(meta_publish(mt, file[0], &p, &a));
+	ck_assert_int_eq(a.mtime, 5 * NS_PER_S);
+	p.mtime = 2 * NS_PER_S;
+	CLEAN(meta_publish(mt, file[0], &p, &a));
+	ck_assert_int_eq(a.mtime, 5 * NS_PER_S + 1);
+	a.mtime = clock_wall() + 3600 * NS_PER_S;
+	CLEAN(meta_setattr(mt, file[0], META_SET_MTIME, &a, NOW, NULL));
+	CLEAN(meta_publish(mt, file[0], &p, &a));
+	ck_assert_int_eq(a.mtime, 2 * NS_PER_S);
+	mt_close();
+}
+END_TEST
+
 /* ---- the random one: sessions write, publish in any order, come and go ---- */
 
 static uint64_t dirty[MT_SESSIONS][FILES][UNITS]; /* turn of what is written and not published; 0: nothing */
@@ -805,6 +826,7 @@ int main(void)
 	tcase_add_loop_test(c, what_moves_keeps_its_turns, 0, 4);
 	tcase_add_loop_test(c, what_moves_into_a_hole_is_garbage, 0, 2);
 	tcase_add_loop_test(c, a_clone_comes_after_all_that_was_written, 0, 2);
+	tcase_add_loop_test(c, no_publish_takes_time_back, 0, 2);
 	tcase_add_loop_test(c, each_failure_leaves_all_as_it_was, 0, NPOINTS * 2);
 	tcase_add_loop_test(c, sessions_follow_the_oracle, 0, 6);
 	return unit_run(s);
