@@ -8,7 +8,7 @@
 #include <tessera/opt.h>
 #include <tessera/types.h>
 
-#define TESS_MAPPER_ABI 1u
+#define TESS_MAPPER_ABI 2u	/* 2: struct tess_extent has a turn */
 
 /* What a mapper may know of the file. Borrowed for the call. */
 struct tess_map_view {

@@ -44,7 +44,7 @@ struct tess_extent {
 	uint64_t   len;		/* > 0 */
 	tess_segid seg;
 	uint64_t   seg_off;	/* in the segment */
-	uint64_t   turn;	/* when it was written, in the order of all sessions' writes to the file; 0: before all */
+	uint64_t   turn;	/* when it was written, among all sessions' writes of these bytes; 0: before all */
 };
 
 /* Scattered memory. `len` is the sum over iov[0..n). Who owns the bytes is said where it is used. */

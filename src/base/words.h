@@ -4,7 +4,8 @@
 /*
  * Atomic words that processes of one host share, in a file that each of them maps. After a power cut
  * they are zero or of any time before; who needs more keeps it elsewhere. Room for them is allocated
- * when the file is made: a full disk fails the opening, and no access afterwards.
+ * when the file is made: a full disk fails the opening, and, where the file system writes in place, no
+ * access afterwards.
  */
 #include <stdatomic.h>
 #include <stdint.h>
