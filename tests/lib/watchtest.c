@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -57,6 +58,7 @@ void wt_setup(void)
 	struct store_open_opts so = { .create = true, .fsid = 7, .label = "mem0" };
 	struct kv_conf kc = { .create = true };
 	static struct tess_policy lazy;
+	const char *tmp = getenv("TESS_TMP");
 	struct text why = TEXT_INIT;
 	struct kv *kv;
 
@@ -73,7 +75,7 @@ void wt_setup(void)
 	CLEAN(store_open_uri(&wt.store, "mem:", &so, &why));
 	wt.target = (struct io_target){ .id = 0, .store = wt.store, .weight = 1 };
 	CLEAN(budget_new(&wt.budget, 64 << 20));
-	snprintf(wt.dir, sizeof(wt.dir), "/tmp/check_watch.XXXXXX");
+	snprintf(wt.dir, sizeof(wt.dir), "%s/watch.XXXXXX", tmp ? tmp : "/tmp");
 	ck_assert_ptr_nonnull(mkdtemp(wt.dir));
 	snprintf(wt.rescued, sizeof(wt.rescued), "%s.rescued", wt.dir);
 	struct io_conf ic = { .meta = wt.meta, .budget = wt.budget, .targets = &wt.target, .ntargets = 1,

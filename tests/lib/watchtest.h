@@ -18,7 +18,7 @@ struct watchtest {
 	struct io *io;
 	struct fs *fs;
 	struct tess_req req;
-	char dir[64], rescued[96];
+	char dir[200], rescued[240];
 	/* What the kernel was told. */
 	struct lock lock;
 	struct cond cond;

@@ -309,7 +309,7 @@ END_TEST
 
 START_TEST(a_fenced_mount_keeps_what_it_could_not_publish)
 {
-	char path[200], got[32] = "";
+	char path[400], got[32] = "";
 	struct meta_attr a;
 	struct fs_file *fh = wt_create("f", &a), *other = wt_create("g", &a);
 	int fd;
